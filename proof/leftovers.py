@@ -15,7 +15,7 @@ LEDGER = "{reliable:0}:"
 #: what Celery and kombu keep.
 _REMAINS = re.compile(
     re.escape(LEDGER)
-    + r"(meta|clock|workers|worker:.*|direct|happened|minutes|audit|ended|ended_at|sent:.*|pass"
+    + r"(meta|clock|workers|worker:.*|direct|happened|counts|audit|ended|ended_at|sent:.*|pass"
     + r"|groups)$"
     + r"|_kombu\.binding.*|celery-reliable\.(unacked|mark):reliable"
     + r"|celery-task-meta-.*|celery-taskset-meta-.*"

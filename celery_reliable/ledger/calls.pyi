@@ -170,7 +170,6 @@ class Calls:
         client_id: int,
         number: int,
         doing: str,
-        counted: Sequence[Argument] = (),
     ) -> Step[answers.HeartbeatAnswer]: ...
     def look_ahead(
         self,

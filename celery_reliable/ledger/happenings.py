@@ -1,4 +1,4 @@
-"""What happened lately to tasks and workers off the straight way, and counts by the minute."""
+"""What happened lately to tasks and workers off the straight way, and how often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import Audited
-from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.schema import text_of
 
 __all__ = [
@@ -29,8 +29,6 @@ _LONGEST = 200
 #: After a note that failed none is tried for so long: where the server does not answer, whoever
 #: tells of something would wait for it each time.
 _PAUSE_SECONDS = 10.0
-
-_MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -95,27 +93,13 @@ class Happenings(Part):
         )
         return [_row(id_.decode(), fields or {}) for id_, fields in found]
 
-    def minutes(self, count: int) -> tuple[int, list[dict[str, int]], dict[tuple[str, ...], int]]:
-        """Return the ledger's time in ms; what was counted in each of the last *count* minutes, the
-        one that runs now at the end; and how often each kind of event was noted or would have been,
-        by kind, name of the task, cause and reason.
+    def totals(self) -> dict[tuple[str, ...], int]:
+        """Return how often each kind of event was noted or would have been, by kind, name of the
+        task, cause and reason.
         """
-        raw: dict[bytes, bytes]
-        *time, raw = self._caller.read_all(
-            "minutes", [*clock_of(self.keys), ("HGETALL", self.keys.minutes)]
-        )
-        now_ms = ms_of(*time)
-        last = now_ms // _MINUTE_MS
-        found: list[dict[str, int]] = [{} for _ in range(count)]
-        totals: dict[tuple[str, ...], int] = {}
-        for key, value in raw.items():
-            minute, space, name = text_of(key).partition(" ")
-            if minute == "total":
-                totals[tuple(json.loads(name))] = int(value)
-            at = last - int(minute) if space and minute.isdigit() else -1
-            if 0 <= at < count and value.isdigit():
-                found[count - 1 - at][name] = int(value)
-        return now_ms, found, totals
+        raw = self._caller.read("counts", lambda client: client.hgetall(self.keys.counts))
+        counts = {text_of(name): int(value) for name, value in raw.items() if name[:1] == b"["}
+        return {tuple(json.loads(name)): count for name, count in counts.items()}
 
 
 def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:

@@ -65,9 +65,8 @@ class Keys:
         self.audit = f"{prefix}audit"
         #: STREAM: what happened to tasks and workers.
         self.happened = f"{prefix}happened"
-        #: HASH: "<minute since 1970> <name>" -> how many attempts were "processed",
-        #: "failed" or "lost" in it.
-        self.minutes = f"{prefix}minutes"
+        #: HASH: kind, task, cause and reason of an event, as JSON -> how often it happened.
+        self.counts = f"{prefix}counts"
         #: ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters.
         self.grouped = f"{prefix}grouped"
         #: HASH: group -> what its letters have in common.

@@ -175,22 +175,18 @@ class Workers(Part):
         lease_ms: int,
         client_id: int,
         doing: str = "",
-        counted: Mapping[str, int] | None = None,
     ) -> HeartbeatAnswer:
         """Renew the lease, and return which claims were taken or are to be stopped, and the version
         of the orders.  It is sent once.
 
-        For operators: *doing* is what the worker does just now, as JSON; *counted* what it has
-        counted since it registered under this name.  Totals that have not grown may be left out.
+        *doing* is what the worker does just now, as JSON, for operators.
         """
-        pairs = [one for pair in (counted or {}).items() for one in pair]
         step = self.calls.heartbeat(
             worker=worker,
             lease_ms=lease_ms,
             client_id=client_id,
             number=next(self._numbers),
             doing=doing,
-            counted=pairs,
         )
         return self._caller.run(step, 0)
 

@@ -11,7 +11,6 @@ from celery_reliable.operations.dead_letters import (
     DeadLetters,
     LetterGroups,
     UnknownGroup,
-    editable_arguments,
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.history import KINDS, Happenings, somebody
@@ -24,10 +23,8 @@ from celery_reliable.operations.operation import (
     Param,
     Parameter,
     Right,
-    parse_json,
 )
 from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
-from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.stop_button import UnknownOrder
 from celery_reliable.operations.tasks import UnknownRun
 from celery_reliable.operations.uninstall import release
@@ -53,7 +50,6 @@ from celery_reliable.operations.views import (
     Status,
     Task,
     TaskInFull,
-    Throughput,
     Wait,
     WaitsFor,
     Worker,
@@ -106,8 +102,6 @@ __all__ = [
     "Subject",
     "Task",
     "TaskInFull",
-    "Throughput",
-    "Throughputs",
     "UnknownGroup",
     "UnknownOrder",
     "UnknownRun",
@@ -119,9 +113,7 @@ __all__ = [
     "broker_asked",
     "check",
     "counted",
-    "editable_arguments",
     "parse_age",
-    "parse_json",
     "printable",
     "purge",
     "registry_of",

@@ -13,7 +13,7 @@ from celery import Celery
 from celery_reliable.doctor import Examination, examine
 from celery_reliable.findings import counted
 from celery_reliable.operations.bulk import Bulk
-from celery_reliable.operations.dead_letters import DeadLetters, LetterGroups
+from celery_reliable.operations.dead_letters import LetterGroups
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.history import Happenings
 from celery_reliable.operations.listing import OF_GROUPS, OF_LIVING, Kind
@@ -182,18 +182,6 @@ ACTS = (
         noun="dead letter",
         verb="discarded",
         problems=(_UNKNOWN,),
-    ),
-    Operation(
-        "replay_dead_letter_edited",
-        DeadLetters.replay_edited,
-        (Right.REPLAY, Right.SEE_ARGUMENTS),
-        "dead-letter/replay-edited",
-        (Command("dead-letters replay"),),
-        "letters",
-        is_act=True,
-        noun="dead letter",
-        verb="replayed",
-        problems=(_UNKNOWN, _CONFLICT),
     ),
     Operation(
         "revoke_tasks",

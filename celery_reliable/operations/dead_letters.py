@@ -1,30 +1,26 @@
 """What operators do with dead letters: group them by what they died of, list, get, replay and
-discard them, or run one again with other arguments: as a new task, which names its origin.
+discard them.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.clock import moment
-from celery_reliable.exceptions import ObjectIdError, ReliableError, UnknownDeadLetter
+from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter, Group, TaskRef
 from celery_reliable.operations import views
-from celery_reliable.operations.history import noted
 from celery_reliable.operations.listing import EVERYTHING, OF_GROUPS, Filter, Subject
-from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.operation import BadParameter, Id, Param, Part
-from celery_reliable.options import CALL, call_of, is_reliable
+from celery_reliable.operations.messages import envelope_of
+from celery_reliable.operations.operation import Param, Part
+from celery_reliable.options import is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
 
@@ -32,10 +28,8 @@ __all__ = [
     "CannotReplay",
     "DeadLetters",
     "LetterGroups",
-    "ReplayedEdited",
     "ToQueue",
     "UnknownGroup",
-    "editable_arguments",
 ]
 
 #: So many groups are walked at once; among more, all letters are looked at.
@@ -48,9 +42,6 @@ ToQueue = Annotated[
 
 #: What an operator does about a letter that cannot be replayed.
 _INSTEAD = "publish what was meant by it, and `discard` it."
-
-#: In the class `list` is one of its methods.
-_Args = Annotated[list[Any] | None, Param("Run the task with these arguments instead (a list).")]
 
 
 class UnknownGroup(ReliableError, LookupError):
@@ -100,14 +91,6 @@ class LetterGroups(Part):
             if filter_.matches(Subject(one.group.task, one.group.reason, one.group.exception))
         ]
         return views.Groups(tuple(found), self.ledger.count_dead())
-
-
-@dataclass(frozen=True)
-class ReplayedEdited:
-    """A dead letter that is discarded, and the task that is published in its place."""
-
-    task_id: str
-    new_task_id: str
 
 
 class CannotReplay(ReliableError):
@@ -250,76 +233,6 @@ class DeadLetters(Part):
             raise _unknown(letter.task_id)
         events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
 
-    def replay_edited(
-        self,
-        id_: Id,
-        *,
-        by: str,
-        to_queue: ToQueue = "",
-        args: _Args = None,
-        kwargs: Annotated[
-            dict[str, Any] | None,
-            Param("Run the task with these keyword arguments instead (an object)."),
-        ] = None,
-    ) -> ReplayedEdited:
-        """Publish one dead letter's task anew with other arguments, and discard the letter.
-
-        The new task names its origin.  Repeated, it publishes no second one while the first lives.
-
-        Raises BadParameter, UnknownDeadLetter, and CannotReplay when the task is not known here or
-        its message cannot be read; NotPublished and PublishUnknown as any publication, and then the
-        letter is there still.  Links and chain go with the new task; a chord, which has been told
-        that its member failed, does not.
-        """
-        if args is None and kwargs is None:
-            raise BadParameter("args", "Give args, or kwargs, or both.")
-        with noted(self.ledger, "replay edited", by, {"ids": [id_], "to_queue": to_queue}) as told:
-            letter = self.get(id_)
-            new_id = self._publish_edited(letter, args, kwargs, to_queue)
-            # What is kept of the letter names the new task.
-            self.discard(letter, by=f"{by}, who published {new_id} in its place")
-            told.about, told.done = {**told.about, "new_id": new_id}, 1
-        return ReplayedEdited(id_, new_id)
-
-    def _publish_edited(
-        self,
-        letter: DeadLetter,
-        args: Sequence[Any] | None,
-        kwargs: Mapping[str, Any] | None,
-        to_queue: str,
-    ) -> str:
-        task = self.app.tasks.get(letter.name)
-        if task is None:
-            raise CannotReplay(
-                f"The task {letter.name!r} of the dead letter {letter.task_id!r} is not known to "
-                f"this app: {_INSTEAD}"
-            )
-        old_args, old_kwargs, embed = _arguments(letter)
-        envelope = self._to_send(letter, to_queue)
-        # What the call said in place of its task's options.
-        call = call_of(envelope.headers)
-        new_args = [*(old_args if args is None else args)]
-        new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
-        place = {"queue": envelope.routing_key} if envelope.routing_key else {}
-        if envelope.exchange:
-            place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-        try:
-            result = task.apply_async(
-                new_args,
-                new_kwargs,
-                task_id=_new_id(letter, new_args, new_kwargs),
-                headers={ORIGIN: letter.task_id, **({CALL: dict(call)} if call else {})},
-                link=embed.get("callbacks"),
-                link_error=embed.get("errbacks"),
-                chain=embed.get("chain"),
-                priority=envelope.properties.get("priority"),
-                **place,
-            )
-        except (ObjectIdError, TypeError) as exc:
-            # They do not fit the task's signature, or do not say which object is meant.
-            raise BadParameter("args", str(exc)) from exc
-        return str(result.id)
-
 
 def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
     why = "it was replayed, discarded, or removed by age or count, or it never was one"
@@ -327,21 +240,6 @@ def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
         f"There is no dead letter {task_id!r}: {f'the task is {state} now' if state else why}. "
         "`celery -A … reliable dead-letters list` shows those that there are.",
         task_id=task_id,
-    )
-
-
-def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments, which are the same after they went through JSON.
-
-    Raises CannotReplay when they would not be (dates, bytes), or when nobody can read them.
-    """
-    args, kwargs, _ = _arguments(letter)
-    found: tuple[list[Any], dict[str, Any]] = (list(args), dict(kwargs))
-    with suppress(TypeError, ValueError, RecursionError):
-        if json.loads(json.dumps(found)) == [*found]:
-            return found
-    raise CannotReplay(
-        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): {_INSTEAD}"
     )
 
 
@@ -355,22 +253,3 @@ def _readable(letter: DeadLetter) -> Envelope:
             f"`show --with-arguments`, {_INSTEAD}"
         )
     return envelope
-
-
-def _arguments(letter: DeadLetter) -> tuple[Any, Any, Any]:
-    """Return args, kwargs and embedded signatures of a letter's message."""
-    envelope = _readable(letter)
-    try:
-        return arguments_of(envelope)
-    except Exception as exc:
-        raise CannotReplay(
-            f"The message of {letter.task_id!r} is not one that can be read without running what "
-            f"is in it ({type(exc).__name__}): {_INSTEAD}"
-        ) from exc
-
-
-def _new_id(letter: DeadLetter, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    meant = json.dumps(
-        [letter.task_id, letter.buried_ms, args, kwargs], sort_keys=True, default=repr
-    )
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, meant.encode("utf-8", "backslashreplace").hex()))

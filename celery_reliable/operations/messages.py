@@ -13,7 +13,6 @@ from celery_reliable.model import DeadLetter, Record
 from celery_reliable.options import NAMING, call_of, key_of
 
 __all__ = [
-    "ORIGIN",
     "REDACTED",
     "arguments_of",
     "envelope_of",
@@ -24,9 +23,6 @@ __all__ = [
     "queue_of",
     "told_by",
 ]
-
-#: The header that names the dead letter which a task was made of.
-ORIGIN = "reliable_origin"
 
 #: Pickle is not among them: whoever reads a pickle runs what its sender put into it.
 _READ_FORMATS = ("json", "msgpack", "yaml")
@@ -51,7 +47,6 @@ _SHOWN_HEADERS = frozenset(
         "parent_id",
         "reliable",
         "reliable_heir",
-        "reliable_origin",
         "replaced_task_nesting",
         "retries",
         "root_id",
@@ -111,12 +106,11 @@ def has_eta(envelope: Envelope | None) -> bool:
 
 def told_by(envelope: Envelope) -> dict[str, Any]:
     """Return what a task's message says of its publication."""
-    publisher, letter = str(envelope.headers.get("origin") or ""), envelope.headers.get(ORIGIN)
     priority = envelope.properties.get("priority")
     # An operator may have named other workers than the call since.
     call = {name: one for name, one in call_of(envelope.headers).items() if name not in NAMING}
     return {
-        "publisher": f"{publisher}, in place of {letter}" if letter else publisher,
+        "publisher": str(envelope.headers.get("origin") or ""),
         "priority": priority if isinstance(priority, int) else 0,
         "call": call,
     }

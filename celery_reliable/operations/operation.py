@@ -9,10 +9,8 @@ each parameter, the HTTP API a schema.  `catalog` lists all; this module knows n
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, EnumMeta
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -42,7 +40,6 @@ __all__ = [
     "Progress",
     "Right",
     "duration",
-    "parse_json",
 ]
 
 T = TypeVar("T")
@@ -71,7 +68,7 @@ class Right(str, Enum):
     DISCARD = "discard"
     #: To end tasks that live, and to run a pass of the sweeper.
     OPERATE = "operate"
-    #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
+    #: To see arguments and whole messages.
     SEE_ARGUMENTS = "see_arguments"
 
 
@@ -303,16 +300,6 @@ def _parameter(name: str, hint: Any, default: Any, of: str = "") -> Parameter:
         if get_origin(hint) is Annotated:
             return _parameter(name, hint, default, of)
     return Parameter(name, hint, default, param, of)
-
-
-def parse_json(kind: type, text: str) -> Any:
-    """Return a list or an object.  Raises ValueError, which says what is wrong, and not what is
-    there.
-    """
-    with suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(text), kind):
-            return found
-    raise ValueError(f"This has to be a JSON {'list' if kind is list else 'object'}.")
 
 
 class Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 
 from celery import Celery
@@ -23,24 +23,19 @@ from celery_reliable.operations.views import (
     LastPass,
     NobodyAlive,
     Queue,
-    Throughput,
     Worker,
     WorkerDeath,
 )
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import BrokerView
 
-__all__ = ["RATES", "Throughputs", "look_at_status"]
+__all__ = ["look_at_status"]
 
 #: Of those that wait for workers so many are looked at, and so many kinds of them are reported.
 _LOOKED_AT = 1_000
 _MOST_KINDS = 20
 #: So many of a kind are asked since when they wait.
 _MOST_EXAMPLES = 20
-
-RATES = ("processed", "failed", "lost")
-_MINUTE_MS = 60_000
-_DAY_MINUTES = 24 * 60
 
 
 def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits) -> FullStatus:
@@ -65,7 +60,6 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
         by_reason[one.group.reason] += one.count
     by_state = Counter(one.state for one in workers)
     for_workers = ledger.named.waiting()
-    throughputs = Throughputs.of(ledger)
     status = FullStatus(
         at=utc(now_ms),
         app=reliable.project[0],
@@ -93,8 +87,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
         queues=queues,
         held_back=looked_at.held_back(),
         broker_problem=problem,
-        throughput=throughputs.lately(),
-        totals=throughputs.totals,
+        totals=ledger.happenings.totals(),
         groups=groups,
         config=reliable.config,
         limits=limits,
@@ -146,47 +139,3 @@ def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAliv
         since = moment(min(filter(None, times), default=0))
         found.append(NobodyAlive(only, is_run, len(waiting), alive, since))
     return tuple(found)
-
-
-@dataclass(frozen=True)
-class Throughputs:
-    """What was counted in the last day, by the minute.
-
-    Workers count with their heartbeats what their pools process.
-
-    Attributes:
-        now_ms: the ledger's time.
-        counted: for each minute how many attempts there were of each of `RATES`; the minute that
-            runs is the last.
-        totals: how many events there were, by kind, name of the task, cause and reason.
-    """
-
-    now_ms: int
-    counted: Sequence[Mapping[str, int]]
-    totals: Mapping[tuple[str, ...], int]
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Throughputs:
-        """Return them, in one round trip.  Raises what the ledger raises."""
-        return cls(*ledger.happenings.minutes(_DAY_MINUTES))
-
-    def slices(self, minutes: int, count: int) -> list[Throughput]:
-        """Return how many a minute there were in the last *count* times of so many minutes each,
-        the latest first.
-        """
-        begun_ms = self.now_ms - self.now_ms % _MINUTE_MS
-        found = []
-        for at in range(count):
-            until = len(self.counted) - at * minutes
-            within = self.counted[max(0, until - minutes) : max(0, until)]
-            # The minute that runs is not over.
-            lasted = minutes if at else minutes - 1 + self.now_ms % _MINUTE_MS / _MINUTE_MS
-            since = moment(begun_ms - ((at + 1) * minutes - 1) * _MINUTE_MS)
-            # One in a day is not nothing.
-            rates = [round(sum(one.get(name, 0) for one in within) / lasted, 4) for name in RATES]
-            found.append(Throughput(since, minutes, *rates))
-        return found
-
-    def lately(self) -> tuple[Throughput, ...]:
-        """Return the last ten minutes, the last hour and the last day."""
-        return tuple(self.slices(minutes, 1)[0] for minutes in (10, 60, _DAY_MINUTES))

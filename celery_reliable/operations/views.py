@@ -48,7 +48,6 @@ __all__ = [
     "Status",
     "Task",
     "TaskInFull",
-    "Throughput",
     "Wait",
     "WaitsFor",
     "Worker",
@@ -209,8 +208,7 @@ class Task:
     #: How it has ended: a state of Celery's, "DISCARDED" (by an operator) or "TRIMMED" (a dead
     #: letter too many, or too old); empty where unknown.
     outcome: str = ""
-    #: Celery's ``origin`` of its message, and in place of which dead letter it was published; empty
-    #: where unknown.
+    #: Celery's ``origin`` of its message; empty where unknown.
     publisher: str = ""
 
     @property
@@ -717,20 +715,6 @@ class WorkerDeath:
     claims: int
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """How many attempts a minute were processed (they ended, in whatever state), failed (in
-    FAILURE) and were lost, in so many minutes.  Of a worker that is killed, what it did since its
-    last heartbeat is missing.
-    """
-
-    since: datetime | None
-    minutes: int
-    processed: float
-    failed: float
-    lost: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """A namespace at one moment, and what is wrong with it."""
@@ -765,8 +749,6 @@ class Status:
     held_back: Mapping[str, Mapping[str, int]]
     #: Why the queues could not be looked at; empty if they were.
     broker_problem: str
-    #: In the last ten minutes, the last hour and the last day.
-    throughput: tuple[Throughput, ...]
     #: Errors first.
     findings: tuple[Finding, ...] = ()
 

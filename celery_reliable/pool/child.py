@@ -18,7 +18,7 @@ from weakref import ReferenceType
 
 from celery import signals
 from celery.app import app_or_default, trace
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Reject, Retry
 from celery.utils.log import get_logger
 from kombu.compression import decompress
 from kombu.serialization import loads, prepare_accept_content
@@ -30,7 +30,6 @@ from celery_reliable.attempt import (
     DELIVERY,
     EARLY,
     MESSAGE,
-    NotBegun,
     Uninterrupted,
     free_object,
 )
@@ -336,7 +335,7 @@ class _Working:
         if not is_shown:
             self._report.begun[name] = self._report.begun.get(name, 0) + 1
         outcome = self._limited(headers, partial(run_as_prefork, name, task_id, request, body))
-        if outcome[0] and not self._has_ended(found, task_id, outcome, is_shown=is_shown):
+        if outcome[0] and not self._has_ended(found, task_id, outcome):
             return False
         self.telling.has_ended(task, task_id, found.tag, outcome, is_shown=is_shown)
         return True
@@ -389,9 +388,7 @@ class _Working:
         limits = soft or of_task[0], hard or of_task[1]
         return run_limited(self._slot, self._number, limits, run) if any(limits) else run()
 
-    def _has_ended(
-        self, found: Left, task_id: str, outcome: tuple[int, Any, float], *, is_shown: bool
-    ) -> bool:
+    def _has_ended(self, found: Left, task_id: str, outcome: tuple[int, Any, float]) -> bool:
         """Whether only the message is left of a task that did not succeed."""
         error = getattr(outcome[1].exception, "exc", outcome[1].exception)
         if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (
@@ -400,13 +397,6 @@ class _Working:
         ):
             self._report.left = Left(found.tag, found.queue, found.message, outcome)
             return False
-        if is_shown:
-            # Its request counts it.
-            return True
-        if isinstance(error, NotBegun):
-            self._report.not_begun += 1
-        elif not isinstance(error, (Retry, Ignore)):
-            self._report.failed += 1
         return True
 
     def _give_up(self, claim: Claim) -> None:

@@ -75,10 +75,6 @@ class Report:
 
     #: How many tasks have begun, by name.
     begun: dict[str, int] = field(default_factory=dict)
-    #: How many failed.
-    failed: int = 0
-    #: How many deliveries were not run after all.
-    not_begun: int = 0
     left: Left | None = None
 
 

@@ -18,7 +18,6 @@ from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUna
 from celery_reliable.ledger import Ledger, answers, taken_from, to_stop
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, is_patched, native_lock, wait_readable
-from celery_reliable.worker.throughput import Throughput
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
@@ -192,7 +191,6 @@ class Heartbeat(NativeThread):
         self.connection = LeaseConnection(host.reliable)
         self._workers = self.connection.ledger.workers
         self._warned_at = 0.0
-        self._throughput = Throughput(host.app)
         self._every_seconds = min(self._config.heartbeat_seconds, _ORDERS_SECONDS)
         #: Why the end of the connection would prove nothing; empty when it proves a death.
         self._no_witness = ""
@@ -262,7 +260,6 @@ class Heartbeat(NativeThread):
         # meanwhile, it does not know the connection any more that was told to it.
         self._process.obey(self.connection.ledger.orders.read())
         self._process.renewed(sent_at + self._config.lease_seconds)
-        self._throughput.begin()
         events.worker_registered(app=self._host.app, worker=self._process.id)
 
     def _run(self) -> None:
@@ -271,7 +268,6 @@ class Heartbeat(NativeThread):
         while True:
             is_cut = self.connection.wait(wait)
             if self.stop_asked():
-                self._tell_the_rest()
                 break
             try:
                 if is_cut:
@@ -303,7 +299,12 @@ class Heartbeat(NativeThread):
             logger.error("main_loop_stalled worker=%s", process.id)
             return self._every_seconds
         sent_at = clock.now()
-        beat = self._renew()
+        beat = self._workers.heartbeat(
+            process.id,
+            lease_ms=config.lease_ms,
+            client_id=self._witnessed_id(),
+            doing=self._host.seen.told(),
+        )
         is_stopping = False
         self._host.orders.to_end = to_stop(beat, process.id)
         self._host.claims.n_known = beat.n_claims
@@ -334,25 +335,6 @@ class Heartbeat(NativeThread):
             return self._every_seconds
         logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
-
-    def _renew(self) -> answers.HeartbeatAnswer:
-        counted = self._throughput.told()
-        beat = self._workers.heartbeat(
-            self._process.id,
-            lease_ms=self._config.lease_ms,
-            client_id=self._witnessed_id(),
-            doing=self._host.seen.told(),
-            counted=counted,
-        )
-        if isinstance(beat, answers.Renewed):
-            self._throughput.heard(counted)
-        return beat
-
-    def _tell_the_rest(self) -> None:
-        """Tell what was counted since the last beat, if anything was: no other will."""
-        if self._process.has_lease and self._throughput.told():
-            with suppress(LedgerUnavailable, LedgerRefused):
-                self._renew()
 
     def _witnessed_id(self) -> int:
         """Return the id of the connection, for the server to watch; 0 when nobody can."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
-from celery.exceptions import Ignore, InvalidTaskError, Reject, Retry
+from celery.exceptions import InvalidTaskError
 from celery.signals import task_revoked
 from celery.worker import state
 from kombu.utils.encoding import safe_repr
@@ -19,7 +19,7 @@ from kombu.utils.imports import symbol_by_name
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
+from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE
 from celery_reliable.compat import noted
 from celery_reliable.compat.consumer import OpenRequest
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
@@ -28,7 +28,7 @@ from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.model import EarlyClaim
 from celery_reliable.options import is_reliable
 from celery_reliable.publishing import CARRIERS
-from celery_reliable.worker import claims, throughput
+from celery_reliable.worker import claims
 from celery_reliable.worker.claims import end_child, end_lost
 
 __all__ = [
@@ -63,16 +63,6 @@ def _raised(exc_info: Any) -> BaseException:
     sent = exc_info.exception
     exc: BaseException = sent.exc if isinstance(sent, ExceptionWithTraceback) else sent
     return exc
-
-
-def _count(request: Any, exc: BaseException) -> None:
-    """Count an attempt that began, and failed or did not end."""
-    if not request.is_ours or request.worker_pid is None:
-        return
-    if request.reliable_is_taken or isinstance(exc, (*_STOPPED, NotBegun)):
-        throughput.count("not_ended")
-    elif not isinstance(exc, (Retry, Ignore, Reject)):
-        throughput.count("failed")
 
 
 class ReliableRequest(OpenRequest):
@@ -153,7 +143,6 @@ class ReliableRequest(OpenRequest):
         """Count the loss of a killed child; everything else is as in Celery."""
         exc = _raised(exc_info)
         self.reliable_is_over_limit = isinstance(exc, TimeLimitExceeded)
-        _count(self, exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
             state.task_ready(self)

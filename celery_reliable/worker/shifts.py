@@ -21,7 +21,6 @@ from celery_reliable.pool import (
     shifts_called_off,
     work,
 )
-from celery_reliable.worker import throughput
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
 from celery_reliable.worker.special_tasks import SpecialNames
@@ -177,8 +176,6 @@ class Shifts:
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count
-        throughput.count("failed", report.failed)
-        throughput.count("not_ended", report.not_begun)
         if report.left is None:
             self._pause = 0.0
             return

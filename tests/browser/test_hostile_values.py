@@ -81,7 +81,6 @@ class Hostile:
             "origin": MARKUP + _BROKEN,
             "root_id": MARKUP + _BROKEN,
             "parent_id": MARKUP + _BROKEN,
-            "reliable_origin": MARKUP + _BROKEN,
             "lang": MARKUP + _BROKEN,
             "eta": MARKUP,
             "retries": MARKUP,

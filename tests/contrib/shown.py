@@ -8,7 +8,6 @@ from typing import Any
 LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"
 REPLAY, DISCARD = f"{ACT}replay_dead_letters/", f"{ACT}discard_dead_letters/"
-EDIT = f"{ACT}replay_dead_letter_edited/"
 DESK = f"{LIST}desk/"
 
 

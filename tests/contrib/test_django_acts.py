@@ -15,7 +15,7 @@ from django.contrib.admin.models import LogEntry
 from celery_reliable.contrib.django.visits import ACT_PAGES
 from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.contrib.shown import ACT, EDIT, LIST, REPLAY, page
+from tests.contrib.shown import ACT, LIST, REPLAY, page
 
 # -- many dead letters, in steps
 
@@ -157,7 +157,6 @@ def test_what_was_cut_off_is_done_by_the_same_act_anew(log_in: Any, letters: Dea
 NEEDED = {
     "replay_dead_letters": {"change"},
     "discard_dead_letters": {"delete"},
-    "replay_dead_letter_edited": {"change", "see_arguments"},
     "revoke_tasks": {"operate"},
     "give_order": {"operate"},
     "resume": {"operate"},
@@ -165,10 +164,6 @@ NEEDED = {
 }
 GIVEN = {
     "ids": "bill-0",
-    "id": "bill-0",
-    "args": "[]",
-    "kwargs": "{}",
-    "workers": "x",
     "kind": "pause",
     "target": "mail",
     "orders": "mail",
@@ -201,54 +196,6 @@ def test_each_act_needs_its_permissions_and_a_token(
     shown = [page(viewer.get(f"{LIST}{one}")) for one in places]
     assert not any("/act/" in one or "secret" in one for one in shown)
     assert (letters.count(), desk.orders.all(), desk.audit()) == (4, [], [])
-
-
-@pytest.mark.usefixtures("some", "bill")
-def test_a_letter_runs_with_other_arguments_as_a_new_task(
-    log_in: Any, letters: DeadLetters, desk: Desk
-) -> None:
-    client = log_in("view", "change", "see_arguments")
-    address, one = EDIT, {"id": "bill-0", "confirmed": "yes"}
-
-    assert "secret-1" in page(client.get(address, {"id": "bill-0"}))
-    for args in ("no JSON", "{}", "secret-3", "[" * 100_000):
-        refused = client.post(address, {**one, "args": args, "kwargs": "{}"})
-        assert refused.status_code == 400
-    assert letters.count() == 4
-    done = client.post(address, {**one, "args": '["other"]', "kwargs": '{"pin": 1}'})
-
-    assert letters.count() == 3
-    told = page(client.get(done["Location"]))
-    (new_id,) = re.findall(r'Published as <a href="[^"]*tasks/task/([^/]+)/"', told)
-    found = desk.tasks.get(new_id.replace("_2D", "-"), arguments=True)
-    assert (found.args, found.kwargs) == (["other"], {"pin": 1})
-    assert desk.audit()[0].act == "replay edited"
-    assert "other" not in str(desk.audit())
-    assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400
-    # A task that this process does not know.
-    unknown = client.post(address, {**one, "id": "mail", "args": "[]", "kwargs": "{}"})
-    assert unknown.status_code == 400
-    assert "not known to this app" in unknown.content.decode()
-
-
-def test_arguments_that_json_would_change_are_not_edited(
-    put: Callable[..., None], log_in: Any, letters: DeadLetters
-) -> None:
-    """A date would come back as a text."""
-    date = b'{"__type__": "datetime", "__value__": "2026-11-22T10:00:00"}'
-    put("dated", body=b"[[" + date + b"], {}, {}]")
-    put("broken", body=b"no JSON")
-    client = log_in(is_superuser=True)
-
-    for task_id in ("dated", "broken"):
-        shown = page(client.get(EDIT, {"id": task_id}))
-        assert 'id="desk-problem"' in shown
-        assert "<textarea" not in shown
-        posted = client.post(
-            EDIT, {"id": task_id, "args": "[]", "kwargs": "{}", "confirmed": "yes"}
-        )
-        assert posted.status_code == 400
-    assert letters.count() == 2
 
 
 # -- tasks that live, and a pass

@@ -159,7 +159,6 @@ def test_every_act_answers_as_the_document_says(
     bodies: dict[str, dict[str, object] | None] = {
         "dead-letters/replay": {"ids": ["one", "nobody"]},
         "dead-letters/discard": {"filter": {"task": "shop.b*"}, "dry_run": True},
-        "dead-letter/replay-edited": {"id": "two", "kwargs": {"pin": "1234"}},
         "tasks/revoke": {"ids": [live, "nobody", live], "if_running": "kill"},
         "orders/give": {**drain, "later": True},
         "orders/resume": {"orders": ["a@*"]},
@@ -168,7 +167,6 @@ def test_every_act_answers_as_the_document_says(
     assert set(bodies) == {
         path[1:] for path, method, _ in document.operations() if method == "post"
     }
-    problem(post(client, "dead-letter/replay-edited", {"id": "two"}), 400, "bad_parameter", "args")
     problem(post(client, "orders/give", drain), 400, "bad_parameter", "target")
     problem(post(client, "orders/resume", {"orders": ["a@*"]}), 404, "unknown_order")
 
@@ -178,7 +176,6 @@ def test_every_act_answers_as_the_document_says(
     }
 
     assert found["dead-letters/replay"]["done"] == found["dead-letters/discard"]["done"] == 1
-    assert get(client, "task", id=found["dead-letter/replay-edited"]["new_task_id"]).json()["name"]
     assert found["tasks/revoke"]["gone"] == ["nobody"]
     assert (found["tasks/revoke"]["done"], found["tasks/revoke"]["ended"]) == (1, [live])
     assert "by api:user-0" in get(client, "task", id=live).json()["why"]["sentence"]
@@ -193,7 +190,6 @@ def test_every_act_answers_as_the_document_says(
 NEEDED: dict[str, list[set[str]]] = {
     "dead-letters/replay": [{"change"}],
     "dead-letters/discard": [{"delete"}],
-    "dead-letter/replay-edited": [{"change"}, {"see_arguments"}],
     "tasks/revoke": [{"operate"}],
     "orders/give": [{"operate"}],
     "orders/resume": [{"operate"}],
@@ -333,17 +329,21 @@ def test_settings_that_are_wrong_let_nobody_in_and_are_told_by_the_check(
 # What is done.
 
 
-def test_what_no_worker_can_read_is_a_conflict(
-    client: Any, document: Document, celery_project: Celery
+def test_a_queue_that_is_not_there_is_a_conflict(
+    client: Any, document: Document, celery_project: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(celery_project.amqp.queues, "create_missing", False)
+    path = "dead-letters/replay"
+    answer = post(client, path, {"all": True, "to_queue": "nowhere"})
+    problem(answer, 409, "cannot_replay")
+    document.check(answer, path, "post")
+
+
+def test_what_no_worker_can_read_is_told(client: Any, celery_project: Celery) -> None:
     reliable_of(celery_project).ledger.bury_message(
         "bad", Reason.UNPROCESSABLE, exception="x", traceback="", message="{}", name=""
     )
 
-    path = "dead-letter/replay-edited"
-    answer = post(client, path, {"id": "bad", "args": []})
-    problem(answer, 409, "cannot_replay")
-    document.check(answer, path, "post")
     found = post(client, "dead-letters/replay", {"ids": ["bad"]}).json()
     assert (found["done"], found["failed"]) == (0, 1)
     assert "no worker can read" in found["problem"]

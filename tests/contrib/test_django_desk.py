@@ -146,28 +146,6 @@ def test_the_desk_shows_what_waits_and_what_is_wrong(
     assert log_in().get(DESK).status_code == 403
 
 
-def test_how_fast_it_goes_is_drawn(log_in: Any, celery_project: Celery) -> None:
-    client = log_in("view")
-    nothing = page(client.get(f"{LIST}desk/"))
-    assert "Nothing was processed" in nothing
-    assert "No task lives, and there is no dead letter" in nothing
-    ledger = reliable_of(celery_project).ledger
-    ago = ledger.workers.time_ms() // 60_000 - 15
-    with ledger.connector.client() as redis:
-        counted = {f"{ago} processed": 125, f"{ago} failed": 5, f"{ago} lost": 40}
-        redis.hset(ledger.keys.minutes, mapping=counted)
-
-    shown = page(client.get(f"{LIST}desk/"))
-
-    rates = re.findall(r'<meter max="([\d.]+)" value="([\d.]+)" aria-label="(\w+)"', shown)
-    assert len(rates) == 3 * (6 + 8)
-    assert {most for most, _, _ in rates} == {"12.5"}
-    # Of the ten minutes before the last ten, and of the last three hours.
-    of = {(name, value) for _, value, name in rates if value != "0"}
-    assert of >= {("Processed", "12.5"), ("Failed", "0.5"), ("Lost", "4")}
-    assert len(of) == 6
-
-
 def test_tasks_are_listed_by_state_and_filter(publish: Callable[..., str], log_in: Any) -> None:
     queued, parked = publish(), publish("shop.mail", countdown=3600)
     client = log_in("view")

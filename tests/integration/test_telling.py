@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from celery_reliable import events, signals
-from celery_reliable.operations import Desk, Throughputs, Wait
+from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
@@ -216,28 +214,3 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     assert lost.sentence.startswith("attempt 1, losses 1, cause child_lost, worker one@")
     assert "argument-7" not in str(found)
     assert [one.at for one in found] == sorted(one.at for one in found if one.at)
-
-    # Its last beat told what it had not told before.
-    assert sum(map(Counter, Throughputs.of(desk.ledger).counted), Counter()) == {
-        "processed": 10,
-        "failed": 1,
-        "lost": 1,
-    }
-    in_10_minutes = desk.status().throughput[0]
-    (processed,) = re.findall(r"^10 +(\S+) .*$", run("status").out, re.MULTILINE)
-    assert in_10_minutes.lost > 0
-    assert 1 <= float(processed) <= in_10_minutes.processed <= 10 / 9
-
-
-def test_a_delivery_that_was_not_run_is_not_processed(soon: Project, desk: Desk) -> None:
-    """One that waits for its object."""
-    worker = soon.start_worker("one")
-    first = soon.begin("in_line_gate", "row", "door")
-    second = soon.send("in_line_gate", "row", "door")
-    wait_for(lambda: desk.tasks.get(second.id).why.kind is Wait.OBJECT, 20, "it waits")
-    soon.effects.open_gate("door")
-    for one in (first, second):
-        one.get(timeout=30)
-    worker.stop()
-
-    assert sum(map(Counter, Throughputs.of(desk.ledger).counted), Counter()) == {"processed": 2}

@@ -115,10 +115,8 @@ class Scene:
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
         assert self.declare("lapsed", self.lease(worker)) is answers.Declared
 
-    def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
-        return self.workers.heartbeat(
-            worker, lease_ms=LEASE_MS, client_id=client_id, counted=counted
-        )
+    def beat(self, worker: str = "me", *, client_id: int = 0) -> Any:
+        return self.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id)
 
     def begin_pass(self, nonce: str = "mine", **how: Any) -> Any:
         """Begin a pass of the sweeper: at any time, and after no interruption."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from celery import Celery
 
-from celery_reliable.ledger.answers import Audited, Renewed
+from celery_reliable.ledger.answers import Audited
 from celery_reliable.model import State
 from celery_reliable.operations.history import Happenings
 from celery_reliable.operations.listing import Kind, Position, Walk
-from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.views import Happening
-from tests.ledger.scene import LEASE_MS, Scene
+from tests.ledger.scene import Scene
 from tests.support.waiting import wait_for
 
 MINUTE_MS = 60_000
@@ -22,18 +20,6 @@ MINUTE_MS = 60_000
 
 def note(scene: Scene, kind: str = "task_lost", **about: Any) -> None:
     assert scene.ledger.happenings.note(kind, about)
-
-
-def beat(scene: Scene, worker: str = "me", **counted: int) -> None:
-    assert isinstance(scene.beat(worker, **counted), Renewed)
-
-
-def counted(scene: Scene) -> dict[str, int]:
-    """What was counted in the last day."""
-    found: Counter[str] = Counter()
-    for minute in Throughputs.of(scene.ledger).counted:
-        found.update(minute)
-    return dict(found)
 
 
 def page(scene: Scene, **wanted: Any) -> list[Happening]:
@@ -54,17 +40,16 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert before_ms <= first.at.timestamp() * 1000 <= scene.workers.time_ms()
     assert second.task_id == "y"
     assert (third.kind, third.name, third.sentence) == ("worker_left", "", "worker one")
-    assert counted(scene) == {"lost": 2}
 
 
 def test_each_kind_is_counted_by_name_and_cause_for_so_many_names(scene: Scene) -> None:
     for _ in range(103):
         note(scene, "task_lost", name="work", cause="child_lost")
-    scene.client.hset(scene.ledger.keys.minutes, mapping={f"x{n}": 1 for n in range(10_000)})
+    scene.client.hset(scene.ledger.keys.counts, mapping={f"x{n}": 1 for n in range(10_000)})
     note(scene, "task_lost", name="work", cause="child_lost")
     note(scene, "task_lost", name="somebody made this up")
 
-    assert Throughputs.of(scene.ledger).totals == {
+    assert scene.ledger.happenings.totals() == {
         ("task_lost", "work", "child_lost", ""): 104,
         ("task_lost", "", "", ""): 1,
     }
@@ -82,50 +67,6 @@ def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:
     assert [one.task_id for one in found] == ["before", *map(str, range(100)), "after"]
     assert [one.task_id for one in found if one.is_last] == ["99"]
     assert "are not noted" in found[100].sentence
-
-
-def test_counts_of_beats_are_each_counted_once(scene: Scene) -> None:
-    beat(scene, processed=2)
-    # The next two are lost; the totals go on.
-    beat(scene, processed=9)
-    beat(scene, processed=10, failed=1)
-    # Nothing that goes back is counted, nor what is not told.
-    beat(scene, processed=4)
-    beat(scene)
-    beat(scene, "other", processed=1)
-
-    assert counted(scene) == {"processed": 11, "failed": 1}
-
-    # A copy of an older call comes late, over another connection.
-    late = scene.ledger.calls.heartbeat(
-        worker="me", lease_ms=LEASE_MS, client_id=0, number=3, doing="", counted=["processed", 99]
-    )
-    scene.ledger._caller.run(late)
-    assert counted(scene)["processed"] == 11
-
-
-def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> None:
-    wait_for(lambda: scene.workers.time_ms() // MINUTE_MS % 60 != 59, 70, "no hour ends")
-    hour = scene.workers.time_ms() // MINUTE_MS // 60 * 60
-    key = scene.ledger.keys.minutes
-    kept = {f"{hour - ago} lost" for ago in (1440, 60, 0, -120)}
-    gone = {f"{hour - ago} lost" for ago in (1441, 9_999, -121, -9_999)}
-    scene.client.hset(key, mapping=dict.fromkeys(kept | gone, 1))
-
-    def run_pass() -> None:
-        scene.begin_pass()
-        scene.ledger.passes.end("mine", {})
-
-    run_pass()
-    left = {name.decode() for name in scene.client.hkeys(key)}
-    assert left == kept | {"trimmed in"}
-    # A day after the last pass nothing is left.
-    assert 23 * 60 * MINUTE_MS < scene.client.pttl(key) <= 24 * 60 * MINUTE_MS
-
-    # Once an hour is enough.
-    scene.client.hset(key, f"{hour - 1441} lost", 1)
-    run_pass()
-    assert scene.client.hexists(key, f"{hour - 1441} lost")
 
 
 def test_a_note_is_read_as_it_was_written(scene: Scene) -> None:

@@ -400,7 +400,7 @@ def beat(x: Explorer, world: World) -> Told:
         if process.is_up and world.acts:
             name = process.name
             keys = (
-                "", f"worker:{name}", "workers", f"taken:{name}", "minutes", "orders",
+                "", f"worker:{name}", "workers", f"taken:{name}", "orders",
                 f"stops:{name}", f"claims:{name}", "meta",
             )  # fmt: skip
             left = world._replace(acts=world.acts - 1)

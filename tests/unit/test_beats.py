@@ -46,7 +46,6 @@ class Scene:
             _every_seconds=2.0,
             _warned_at=0.0,
             _no_witness="nobody looks",
-            _throughput=SimpleNamespace(told=dict, heard=quiet, begin=quiet),
             _workers=SimpleNamespace(
                 heartbeat=self._answered,
                 register=self._answered,
@@ -149,7 +148,7 @@ def test_without_its_connection_no_lease_is_sure(
         return next(turns)
 
     asked: Callable[[], bool] = lambda: len(leases) > 2  # noqa: E731
-    for name, stub in (("_beat", beat), ("stop_asked", asked), ("_tell_the_rest", int)):
+    for name, stub in (("_beat", beat), ("stop_asked", asked)):
         monkeypatch.setattr(scene.beat, name, stub)
     monkeypatch.setattr(scene.beat.connection, "wait", wait, raising=False)
 

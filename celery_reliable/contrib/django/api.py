@@ -40,10 +40,7 @@ from celery_reliable.exceptions import (
     ConfigurationError,
     LedgerRefused,
     LedgerUnavailable,
-    NotPublished,
-    PublishUnknown,
     ReliableError,
-    UnknownDeadLetter,
 )
 from celery_reliable.log import as_shown
 from celery_reliable.operations import (
@@ -82,7 +79,6 @@ OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
 
 #: Statuses of HTTP.  The code of the problem is the name of the exception.
 _STATUSES: dict[type, int] = {
-    UnknownDeadLetter: 404,
     UnknownOrder: 404,
     UnknownGroup: 404,
     UnknownRun: 404,
@@ -90,8 +86,6 @@ _STATUSES: dict[type, int] = {
     BrokerUnavailable: 503,
     LedgerUnavailable: 503,
     LedgerRefused: 503,
-    NotPublished: 503,
-    PublishUnknown: 503,
 }
 #: A request lasts so long at the most, whatever is left to do then.
 _LONGEST_SECONDS = 10.0

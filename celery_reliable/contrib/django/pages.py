@@ -11,7 +11,6 @@ browser's history.  A portion that is repeated does nothing twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import unescape
@@ -44,10 +43,8 @@ from celery_reliable.operations import (
     Operation,
     Status,
     TaskInFull,
-    Throughputs,
     as_json,
     counted,
-    editable_arguments,
 )
 
 __all__ = ["READING", "Page", "act_page"]
@@ -87,14 +84,9 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _of_the_overview(visit: Visit, found: Status) -> dict[str, Any]:
-    throughputs = Throughputs.of(visit.desk.ledger)
-    pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
-    most = max(max(one.processed, one.lost) for one in pieces)
     return {
         "groups": visit.desk.letter_groups.all().groups,
         "nobody_alive": [one.sentence for one in found.nobody_alive],
-        "pieces": pieces,
-        "most": most,
     }
 
 
@@ -188,9 +180,6 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
     shows: dict[str, Any] = {}
     try:
-        if operation.takes("args") and not is_posted and form.is_valid():
-            args, kwargs = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
-            form.put(args=json.dumps(args, indent=2), kwargs=json.dumps(kwargs, indent=2))
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)

@@ -27,7 +27,6 @@ from celery_reliable.operations import (
     Parameter,
     Right,
     parse_age,
-    parse_json,
     printable,
 )
 
@@ -43,7 +42,6 @@ _LONGEST_ASKED = 300
 ACT_PAGES = {
     "replay_dead_letters": "letters",
     "discard_dead_letters": "letters",
-    "replay_dead_letter_edited": "letters",
     "revoke_tasks": "tasks",
     "give_order": "orders",
     "resume": "orders",
@@ -67,10 +65,10 @@ _OF_PAGES = ("cursor", "limit")
 #: How far an act has come, and how far it goes: a page keeps these beside what is given.
 _TALLY = ("done", "gone", "failed", "total")
 #: What is meant, and where it goes on: a page keeps these, and nobody types them.
-_KEPT = ("id", "ids", "all", "group", "before", "cursor")
+_KEPT = ("ids", "all", "group", "before", "cursor")
 #: Fields that say which things are meant, and not what is done to them.  An object id may be an
 #: argument, and what is meant is noted in the admin's log.
-_MEANING = {"group", "id", "ids", "orders", "target", *Filter.__dataclass_fields__}
+_MEANING = {"group", "ids", "orders", "target", *Filter.__dataclass_fields__}
 _MEANING -= {"object_id"}
 #: What Django has a field for.
 _PLAIN = {
@@ -231,7 +229,7 @@ class OperationForm(forms.Form):
         """Which are meant, as it was given, with the labels of the inputs."""
         texts = {**self._texts, "ids": ", ".join(map(unquote, self.data.getlist("ids")))}
         return [
-            (str(self[name].label), unquote(text) if name == "id" else text)
+            (str(self[name].label), text)
             for name, text in texts.items()
             if text and name in _MEANING
         ]
@@ -266,7 +264,7 @@ class OperationForm(forms.Form):
 
 
 def _field(one: Parameter) -> forms.Field:
-    param, kind, origin = one.param, one.type, get_origin(one.type)
+    param, kind = one.param, one.type
     how: dict[str, Any] = {
         "required": one.is_required,
         "label": one.name.removesuffix("_seconds").replace("_", " ").capitalize(),
@@ -283,18 +281,14 @@ def _field(one: Parameter) -> forms.Field:
             validators=[most],
             **how,
         )
-    if origin is tuple:
+    if get_origin(kind) is tuple:
         return _Field(lambda text: tuple(text.replace(",", " ").split()), **how)
-    if origin is not None:
-        return _Field(partial(parse_json, origin), widget=forms.Textarea, **how)
     if param.is_duration:
         words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
         return _Field(partial(parse_age, least=param.ge or 0, most=param.le), widget=words, **how)
     if kind in _PLAIN:
         bounds = {"min_value": param.ge, "max_value": param.le} if kind in (int, float) else {}
         return _PLAIN[kind](**bounds, **how)
-    if one.name == "id":
-        return _Field(unquote, **how)
     # With whatever characters: somebody's task may be called so.
     text = forms.TextInput({"maxlength": param.max_length})
     return _Field(str, widget=text, validators=[MaxLengthValidator(param.max_length)], **how)

@@ -5,7 +5,6 @@ Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until some
 KEYS.worker          worker:<worker>   HASH
 KEYS.workers         workers           ZSET
 KEYS.taken           taken:<worker>    HASH id -> "<attempt> <token>"
-KEYS.minutes         minutes           HASH
 KEYS.orders          orders            HASH
 KEYS.stops           stops:<worker>    HASH id -> "<attempt> <how> <token>"
 KEYS.claims          claims:<worker>   HASH of the worker
@@ -14,7 +13,6 @@ ARGV.lease_ms: int
 ARGV.client_id: int  of the connection that renews it; 0 where there is no witness
 ARGV.number: int     of this call among those of the worker's process; an older one comes late, and changes nothing
 ARGV.doing           what it does just now, JSON, for operators; "": not known
-ARGV.counted...      what it has counted since it registered, where that has grown: name, total, name, total, ...
 Returns   {"renewed", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
           | {"beat_of_dead", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
           | {"forgotten", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
@@ -33,15 +31,6 @@ if state == 'alive' and not is_late then
   redis.call('HSET', KEYS.worker, 'renewals', ARGV.number, 'client_id', ARGV.client_id, 'lease_ms', ARGV.lease_ms,
     'run_id', run_id(), 'doing', ARGV.doing, 'beat_ms', now_ms)
   redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
-  -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
-  -- so nothing that goes wrong with it may keep the lease from being renewed.
-  local minute = string.format('%.0f ', math.floor(now_ms / 60000))
-  for i = FIRST.counted, #ARGV, 2 do
-    local more = ARGV[i + 1] - (tonumber(redis.pcall('HGET', KEYS.worker, 'counted ' .. ARGV[i])) or 0)
-    if more > 0 and type(redis.pcall('HINCRBY', KEYS.minutes, minute .. ARGV[i], more)) == 'number' then
-      redis.pcall('HSET', KEYS.worker, 'counted ' .. ARGV[i], ARGV[i + 1])
-    end
-  end
 elseif state == 'dead' and not is_late then
   -- It lives after all: what the sweeper may not move it can keep.
   redis.call('HSET', KEYS.worker, 'thawed', '1')

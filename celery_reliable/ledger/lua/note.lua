@@ -1,10 +1,9 @@
 --[[
 note: what happened is noted for people, beside what happened lately, of which the oldest goes.  All that happens is
-counted, and a lost attempt within its minute, too.  Of one kind so many are noted in a minute: a storm does not push
-out all others.
+counted.  Of one kind so many are noted in a minute: a storm does not push out all others.
 
 KEYS.happened       happened   STREAM
-KEYS.minutes        minutes    HASH
+KEYS.counts         counts     HASH
 ARGV.kind           name of the event
 ARGV.about          JSON
 ARGV.most: int      so many are kept, or a few more
@@ -16,20 +15,17 @@ Returns   {"noted"}
 Cost      O(1)
 ]]
 local minute = string.format('%.0f', math.floor(now_ms / 60000))
-if ARGV.kind == 'task_lost' then
-  redis.call('HINCRBY', KEYS.minutes, minute .. ' lost', 1)
+local total = ARGV.counted
+if not redis.call('HGET', KEYS.counts, total) and redis.call('HLEN', KEYS.counts) >= tonumber(ARGV.counts) then
+  total = ARGV.nameless
 end
-local total = 'total ' .. ARGV.counted
-if not redis.call('HGET', KEYS.minutes, total) and redis.call('HLEN', KEYS.minutes) >= tonumber(ARGV.counts) then
-  total = 'total ' .. ARGV.nameless
-end
-redis.call('HINCRBY', KEYS.minutes, total, 1)
-local last, count = string.match(redis.call('HGET', KEYS.minutes, 'minute of ' .. ARGV.kind) or '', '^(%d+) (%d+)$')
+redis.call('HINCRBY', KEYS.counts, total, 1)
+local last, count = string.match(redis.call('HGET', KEYS.counts, 'minute of ' .. ARGV.kind) or '', '^(%d+) (%d+)$')
 count = last == minute and count + 1 or 1
 if count > tonumber(ARGV.at_once) then
   return {'noted'}
 end
-redis.call('HSET', KEYS.minutes, 'minute of ' .. ARGV.kind, string.format('%s %.0f', minute, count))
+redis.call('HSET', KEYS.counts, 'minute of ' .. ARGV.kind, string.format('%s %.0f', minute, count))
 redis.call('XADD', KEYS.happened, 'MAXLEN', '~', ARGV.most, '*', 'kind', ARGV.kind, 'about', ARGV.about,
   'at_ms', string.format('%.0f', now_ms), 'is_last', count == tonumber(ARGV.at_once) and '1' or '')
 return {'noted'}

@@ -20,7 +20,7 @@ from celery_reliable.operations.cli.terminal import desk_of, interruptible
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.history import somebody
 from celery_reliable.operations.messages import printable
-from celery_reliable.operations.operation import Command, Operation, Parameter, Progress, parse_json
+from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
 
 __all__ = ["ANYWHERE", "Anywhere", "Call", "command_of"]
 
@@ -190,10 +190,9 @@ def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter
     offered: dict[str, click.Parameter] = {}
     for operation, command in known:
         for one in operation.parameters:
-            if one.name in command.preset or (one.name == "id" and "ids" in offered):
-                continue
-            is_required = one.is_required and len(known) == 1
-            offered.setdefault(one.name, _option(one, is_required))
+            if one.name not in command.preset:
+                is_required = one.is_required and len(known) == 1
+                offered.setdefault(one.name, _option(one, is_required))
     return list(offered.values())
 
 
@@ -235,11 +234,7 @@ def _type(one: Parameter) -> Any:
         return click.FloatRange(param.ge, param.le)
     if one.type is datetime:
         return click.DateTime(_TIMES)
-    kind = get_origin(one.type) or one.type
-    if kind in (list, dict):
-        name = "json list" if kind is list else "json object"
-        return _Read(name, partial(parse_json, kind))
-    return kind if kind is bool else str
+    return bool if one.type is bool else str
 
 
 def _taken(
@@ -252,8 +247,6 @@ def _taken(
     for one in operation.parameters:
         if one.name in command.preset:
             continue
-        if one.name == "id" and len(left.get("ids", ())) == 1:
-            (left["id"],) = left.pop("ids")
         if one.name in left:
             value = left.pop(one.name)
             taken[one.name] = one.type(value) if isinstance(one.type, EnumMeta) else value

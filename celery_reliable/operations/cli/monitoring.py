@@ -42,7 +42,6 @@ _FAILING = {
 _TABLES = {
     Table(("name", "waiting", "oldest", "consumed_by")): "queues",
     Table(("nodename", "condition", "busy", "slots", "begun_at")): "workers",
-    Table(("minutes", "processed", "failed", "lost")): "throughput",
 }
 
 

@@ -11,7 +11,7 @@ TABLE: Table = {
         "Heartbeat._beat": [
             (
                 "a lease counts from the answer, and not from the question",
-                move("sent_at = clock.now()", behind="beat = self._renew()"),
+                move("sent_at = clock.now()", behind="beat = self._workers.heartbeat("),
                 ("tests/unit/test_beats.py",),
             ),
             (

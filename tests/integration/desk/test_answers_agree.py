@@ -11,7 +11,6 @@ from celery_reliable.operations import Desk
 from tests.integration.commands import Run
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
-from tests.integration.letters import put
 from tests.support.waiting import wait_for
 
 
@@ -139,30 +138,6 @@ def test_a_success_is_known_by_the_result_backend(shared: Project, run: Run) -> 
     assert "not known" not in ran.out
     # A result that is none is nobody's end.
     assert run("show", "4711", "--json").json["state"] == "absent"
-
-
-def test_a_letter_and_what_replaced_it_name_each_other(shared: Project, run: Run) -> None:
-    put(shared, "old", name="project.gate", args='["never"]')
-    # What does not fit the task's signature is said, and the letter stays.
-    misfit = run("dead-letters", "replay", "old", "--args", "[1, 2, 3, 4, 5]")
-    assert (misfit.code, misfit.out) == (2, "")
-    assert "args: " in misfit.err
-
-    new_id = run("dead-letters", "replay", "old", "--args", '["door"]', "--json").json[
-        "new_task_id"
-    ]
-
-    shared.effects.run_of(new_id)
-    old = run("show", "old").out.replace("\n", " ")
-    assert new_id in old
-    assert "@" in old.partition("by ")[2]
-    assert "old" in run("show", new_id).out
-    end = run("audit", "--json").json["items"][0]
-    assert (end["act"], end["phase"]) == ("replay edited", "end")
-    assert end["about"]["new_id"] == new_id
-    shared.effects.open_gate("door")
-    assert shared.app.AsyncResult(new_id).get(timeout=20) == "door"
-    assert not shared.effects.runs("old")
 
 
 def test_the_doctor_counts_what_it_prints(project: Project, run: Run) -> None:

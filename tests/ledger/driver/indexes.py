@@ -15,7 +15,7 @@ from tests.support.records import fields_of
 #: Keys that stay when nobody has anything to do.
 _KEPT = (
     "meta", "clock", "pass", "sent", "workers", "direct", "dead", "grouped", "groups", "ended",
-    "ended_at", "audit", "happened", "minutes",
+    "ended_at", "audit", "happened", "counts",
 )  # fmt: skip
 #: Returns what is wrong, as lines; the states of tasks, and of workers; the tasks' losses.
 LOOK = r"""
