@@ -12,7 +12,7 @@ from celery import Celery
 from celery.app.amqp import AMQP
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "OpenAMQP",
@@ -32,7 +32,7 @@ _KEPT = "_reliable_trace"
 _AMQP = "celery.app.amqp:AMQP"
 
 
-@relies_on(Kept(f"{_APP}._tasks"), part=Part.PRODUCER)
+@relies_on(Used(_APP, "_tasks"), part=Part.PRODUCER)
 def tasks_so_far(app: Celery) -> Mapping[str, Any]:
     """Return the tasks that an app has made so far, without making the others.
 
@@ -45,8 +45,8 @@ def tasks_so_far(app: Celery) -> Mapping[str, Any]:
 
 @relies_on(
     Name(f"{_APP}._pool"),
-    Kept(f"{_APP}._backend_cache"),
-    Kept(f"{_APP}._local"),
+    Used(_APP, "_backend_cache"),
+    Used(_APP, "_local"),
     part=Part.PRODUCER,
     is_promise=False,
 )

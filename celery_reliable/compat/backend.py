@@ -13,7 +13,7 @@ from celery.backends.redis import RedisBackend, ResultConsumer, SentinelBackend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_reliable.compat.relied import Kept, Name, Part, Used, has_all, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, has_all, relies_on
 
 __all__ = [
     "CleaningBackend",
@@ -236,8 +236,8 @@ class AwaitedConsumer(ResultConsumer):
     ),
     Name(f"{_CONSUMER}.on_wait_for_pending", used_by=f"{_WAITING}._wait_for_pending"),
     Name(f"{_CONSUMER}.drain_events", used_by=f"{_ASYNC}:Drainer.drain_events_until"),
-    Kept(f"{_CONSUMER}.subscribed_to"),
-    Kept(f"{_WAITING}._pending_results"),
+    Used(_CONSUMER, "subscribed_to"),
+    Used(_WAITING, "_pending_results"),
     Name(f"{_APP}._get_backend", used_by=f"{_APP}.backend"),
     Name(f"{_APP}._backend", used_by=f"{_APP}.backend"),
     part=Part.PRODUCER,

@@ -17,7 +17,7 @@ from celery.worker.control import Panel
 from celery.worker.request import Request, create_request_cls
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "OpenRequest",
@@ -89,8 +89,8 @@ def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
 
 
 @relies_on(
-    Kept("celery.worker.consumer.control:Control.box"),
-    Kept("celery.worker.pidbox:Pidbox.node"),
+    Used("celery.worker.consumer.control:Control", "box"),
+    Used("celery.worker.pidbox:Pidbox", "node"),
     Used(by="kombu.pidbox:Node.handle", name="handlers"),
     part=Part.WORKER,
 )
@@ -115,7 +115,7 @@ def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
             node.handlers[name] = handle
 
 
-@relies_on(Kept("kombu.messaging:Consumer._active_tags"), part=Part.WORKER)
+@relies_on(Used("kombu.messaging:Consumer", "_active_tags"), part=Part.WORKER)
 class QueuesHeldBack:
     """Lets one consumer not consume some of its queues for a while, at a broker that delivers by
     itself.
@@ -190,7 +190,7 @@ def hand_over_by(w: Any, ours: HandOver) -> HandOver:
 @relies_on(
     Used(by=_POOL_STEP, name="_quick_acquire"),
     Used(by=_POOL_STEP, name="_quick_release"),
-    Kept("kombu.asynchronous.semaphore:LaxBoundedSemaphore._waiting"),
+    Used("kombu.asynchronous.semaphore:LaxBoundedSemaphore", "_waiting"),
     part=Part.WORKER,
 )
 class Slots:

@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from celery_reliable.compat.redis import reply, send
-from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "OpenChannel",
@@ -78,9 +78,9 @@ def new_pool(channel: Any) -> Any:
 
 
 @relies_on(
-    Kept(f"{_QOS}._delivered"),
-    Kept(f"{_QOS}._dirty"),
-    Kept(f"{_QOS}._on_collect"),
+    Used(_QOS, "_delivered"),
+    Used(_QOS, "_dirty"),
+    Used(_QOS, "_on_collect"),
     Name(f"{_QOS}._flush"),
     Name(
         f"{_QOS}.restore_unacked_once",
@@ -167,9 +167,9 @@ class _Ear:
     ),
     Name(f"{_CHANNEL}._brpop_read", used_by=f"{_CHANNEL}.close"),
     Name(f"{_CHANNEL}._flush_brpop_reauth", used_by=f"{_CHANNEL}._brpop_read"),
-    Kept(f"{_CHANNEL}._in_poll"),
-    Kept(f"{_CHANNEL}._brpop_sent_at"),
-    Kept(f"{_CHANNEL}._queue_cycle"),
+    Used(_CHANNEL, "_in_poll"),
+    Used(_CHANNEL, "_brpop_sent_at"),
+    Used(_CHANNEL, "_queue_cycle"),
     Used(by=f"{_POLLER}.on_readable", name="handlers"),
     Used(by=f"{_POLLER}.handle_event", name="_poll_error"),
     Name(f"{_POLLER}._register", takes=("channel", "client", "type")),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from celery_reliable.compat.relied import Kept, Name, Part, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = ["lock_by"]
 
@@ -15,7 +15,7 @@ __all__ = ["lock_by"]
     Name("logging:_lock"),
     Name("logging:_handlerList", used_by="logging:_addHandlerRef"),
     Name("logging:Handler.createLock", used_by="logging:Handler.__init__"),
-    Kept("logging:Handler.lock"),
+    Used("logging:Handler", "lock"),
     part=Part.GEVENT,
 )
 def lock_by(make: Callable[[], Any]) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "ProcessLife",
@@ -37,7 +37,7 @@ _RESULTS = "celery.concurrency.asynpool:ResultHandler"
 _TOLD = "celery_reliable"
 
 
-@relies_on(Kept(f"{_TASK_POOL}._pool"), part=Part.PREFORK)
+@relies_on(Used(_TASK_POOL, "_pool"), part=Part.PREFORK)
 def billiards(pool: Any) -> Any:
     """Return billiard's pool behind a started pool of processes; None for other pools.
 
@@ -51,8 +51,8 @@ def billiards(pool: Any) -> Any:
 
 
 @relies_on(
-    Kept(f"{_BILLIARD}._cache"),
-    Kept("billiard.pool:ApplyResult.correlation_id"),
+    Used(_BILLIARD, "_cache"),
+    Used("billiard.pool:ApplyResult", "correlation_id"),
     part=Part.PREFORK,
 )
 def _jobs_of(pool: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def has_job(pool: Any, job: Any) -> bool:
     return job in _jobs_of(pool)
 
 
-@relies_on(Kept(f"{_BILLIARD}._pool"), part=Part.PREFORK)
+@relies_on(Used(_BILLIARD, "_pool"), part=Part.PREFORK)
 def process_ids_of(pool: Any) -> list[int]:
     """Return the ids of the processes of a pool; none for other pools.
 
@@ -90,7 +90,7 @@ def process_ids_of(pool: Any) -> list[int]:
     return [one.pid for one in list(processes._pool) if one.pid] if processes is not None else []
 
 
-@relies_on(Kept(f"{_ASYNC}._fileno_to_inq"), part=Part.PREFORK)
+@relies_on(Used(_ASYNC, "_fileno_to_inq"), part=Part.PREFORK)
 def n_processes_up(pool: Any) -> int | None:
     """Return how many processes of a pool are up and take jobs; None for a pool in which none has
     to come up.
@@ -105,7 +105,7 @@ def n_processes_up(pool: Any) -> int | None:
     return len(processes._fileno_to_inq) if isinstance(processes, AsynPool) else None
 
 
-@relies_on(Kept("celery.concurrency.gevent:TaskPool._pool"), part=Part.GEVENT)
+@relies_on(Used("celery.concurrency.gevent:TaskPool", "_pool"), part=Part.GEVENT)
 def n_greenlets_free(pool: Any) -> int:
     """Wait until a pool of greenlets could begin something, and return how many of them are free.
 
@@ -145,7 +145,7 @@ def scale_by(autoscaler: Any, n_wanted: Callable[[], int]) -> None:
     Used(by=f"{_ASYNC}.flush", name="_busy_workers"),
     Used(by=f"{_ASYNC}._create_process_handlers", name="inqW_fd"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
-    Kept("billiard.pool:ApplyResult._worker_pid"),
+    Used("billiard.pool:ApplyResult", "_worker_pid"),
     part=Part.PREFORK,
 )
 def keep_begun_jobs(pool: Any) -> None:
@@ -200,10 +200,10 @@ def keep_begun_jobs(pool: Any) -> None:
 
 
 @relies_on(
-    Kept(f"{_ASYNC}.outbound_buffer"),
-    Kept(f"{_ASYNC}._all_inqueues"),
-    Kept(f"{_ASYNC}._busy_workers"),
-    Kept(f"{_ASYNC}._active_writes"),
+    Used(_ASYNC, "outbound_buffer"),
+    Used(_ASYNC, "_all_inqueues"),
+    Used(_ASYNC, "_busy_workers"),
+    Used(_ASYNC, "_active_writes"),
     Used(by=f"{_ASYNC}._create_write_handlers", name="consolidate_callback"),
     Used(by="kombu.asynchronous.hub:Hub.create_loop", name="consolidate_callback"),
     part=Part.PREFORK,
@@ -262,9 +262,9 @@ class ProcessLife:
     Name(f"{_WORKER}._make_protected_receive", takes=("conn",)),
     Used(by=f"{_WORKER}._make_child_methods", name="_make_protected_receive"),
     Used(by=f"{_WORKER}.__call__", name="_make_child_methods"),
-    Kept(f"{_WORKER}.inq"),
-    Kept(f"{_WORKER}.maxtasks"),
-    Kept(f"{_WORKER}.outq"),
+    Used(_WORKER, "inq"),
+    Used(_WORKER, "maxtasks"),
+    Used(_WORKER, "outq"),
     Used(by=f"{_WORKER}.workloop", name="wait_for_job"),
     Used(by=f"{_WORKER}.workloop", name="maxtasks"),
     Used(by="billiard.pool:Pool._create_worker_process", name="Worker"),
@@ -314,7 +314,7 @@ def pool_of_lives(life: ProcessLife) -> Any:
 
 
 @relies_on(
-    Kept("billiard.pool:Pool._result_handler"),
+    Used("billiard.pool:Pool", "_result_handler"),
     Used(by=f"{_RESULTS}.__init__", name="state_handlers"),
     part=Part.PREFORK,
 )
@@ -329,8 +329,8 @@ def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
 
 
 @relies_on(
-    Kept("billiard.pool:ApplyResult._timeout"),
-    Kept("billiard.pool:ApplyResult._soft_timeout"),
+    Used("billiard.pool:ApplyResult", "_timeout"),
+    Used("billiard.pool:ApplyResult", "_soft_timeout"),
     Used(by="billiard.pool:TimeoutHandler.handle_timeouts", name="_time_accepted"),
     part=Part.PREFORK,
 )

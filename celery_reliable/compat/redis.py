@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from celery_reliable.compat.relied import Kept, Name, Part, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "ask",
@@ -25,7 +25,7 @@ __all__ = [
 _CONNECTION = "redis.connection:Connection"
 
 
-@relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)
+@relies_on(Used(_CONNECTION, "_sock"), part=Part.WORKER)
 def socket_of(connection: Any) -> Any:
     """Return the socket of a connection; None while it is not connected.
 
@@ -36,8 +36,8 @@ def socket_of(connection: Any) -> Any:
 
 
 @relies_on(
-    Kept(f"{_CONNECTION}._sock"),
-    Kept(f"{_CONNECTION}._parser"),
+    Used(_CONNECTION, "_sock"),
+    Used(_CONNECTION, "_parser"),
     Name("redis._parsers.base:BaseParser.on_disconnect"),
     Name(f"{_CONNECTION}.read_response", takes=("disable_decoding",)),
     part=Part.WORKER,
@@ -109,7 +109,7 @@ def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @relies_on(
-    Kept(f"{_CONNECTION}.encoder"),
+    Used(_CONNECTION, "encoder"),
     Name(f"{_CONNECTION}.send_packed_command", takes=("command",)),
     part=Part.WORKER,
 )

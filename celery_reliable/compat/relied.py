@@ -4,19 +4,19 @@ Each function (or class) of this folder says with `relies_on` which names it nee
 docstring why.  `missing` looks for them in what is installed.
 
 A tool that measures or traces may have replaced any function of those packages.  So what a function
-names or sets is read from the code that its release has installed, and never from the function that
-stands there now.
+names is looked for in the text of its module as it is installed.  That the name stands there is all
+that is known.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
-from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HOOKS",
     "Hook",
-    "Kept",
     "Name",
     "Part",
     "Relied",
@@ -73,53 +72,38 @@ class Name:
     def fault(self) -> str:
         """Return what is wrong with it: it is not there, is another, or nobody asks for it."""
         try:
-            _raw(self.path)
+            found = _raw(self.path)
         except (ImportError, AttributeError):
             return f"there is no {_dotted(self.path)}"
-        if self.takes and not _takes(self.path, self.takes):
+        if self.takes and not _takes(found, self.takes):
             return f"there is no {_dotted(self.path)} that takes ({', '.join(self.takes)})"
         name = self.path.replace(":", ".").rpartition(".")[2]
-        if self.used_by and not _is_used(name, self.used_by):
-            return f"there is no use of {name} in {_dotted(self.used_by)}"
-        return ""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An attribute that instances of a class have: the class, or one that it derives from, names it
-    in its code.
-    """
-
-    path: str
-
-    def fault(self) -> str:
-        """Return what is wrong with it: it is named nowhere."""
-        owner, _, name = self.path.rpartition(".")
-        try:
-            places = _places_of(owner)
-        except (ImportError, AttributeError):
-            return f"there is no {_dotted(owner)}"
-        codes = [code for place in places for code in _within(*place)]
-        # There is none of a class that was compiled to something else.
-        is_known = not codes or any(name in _named_in(code) for code in codes)
-        return "" if is_known else f"there is no {_dotted(self.path)}"
+        return Used(self.used_by, name).fault() if self.used_by else ""
 
 
 @dataclass(frozen=True)
 class Used:
-    """A name that some code of somebody else's uses, though no class has it."""
+    """A name that the code of a function or a class uses: one of somebody else's, or of an
+    attribute that only the instances of that class have.
+    """
 
     by: str
     name: str
 
     def fault(self) -> str:
-        """Return what is wrong with it: it is not used there."""
-        is_used = _is_used(self.name, self.by)
+        """Return what is wrong with it: nothing of the kind is there, or does not use it."""
+        try:
+            texts = [*filter(None, map(_source_of, _modules_of(self.by)))]
+        except (ImportError, AttributeError):
+            return f"there is no {_dotted(self.by)}"
+        word = re.compile(rf"(?<!\w){re.escape(self.name)}\b")
+        # Of a release without its source nobody knows more.
+        is_used = not texts or any(map(word.search, texts))
         return "" if is_used else f"there is no use of {self.name} in {_dotted(self.by)}"
 
 
 #: Something that is relied on.
-Relied: TypeAlias = Name | Kept | Used
+Relied: TypeAlias = Name | Used
 
 
 @dataclass(frozen=True)
@@ -179,7 +163,7 @@ def missing(parts: Collection[Part]) -> Iterator[Finding]:
                 fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",
                 without=hook.without,
             )
-    _code_of_module.cache_clear()
+    _source_of.cache_clear()
 
 
 def installed() -> str:
@@ -201,78 +185,32 @@ def _raw(path: str) -> Any:
     return found
 
 
-def _takes(path: str, names: tuple[str, ...]) -> bool:
-    """Whether a function takes these arguments first; True of code that cannot be read."""
-    codes = _code_at(path)
-    if codes is None or any(code.co_flags & inspect.CO_VARARGS for code in codes):
+def _takes(found: Any, names: tuple[str, ...]) -> bool:
+    """Whether a function takes these arguments first; True of one that does not tell."""
+    try:
+        parameters = inspect.signature(getattr(found, "__func__", found)).parameters.values()
+    except (TypeError, ValueError):
         return True
-    taken = (code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] for code in codes)
-    own = ([name for name in one if name not in ("self", "cls")] for one in taken)
-    return any(tuple(one[: len(names)]) == names for one in own)
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return True
+    own = [one.name for one in parameters if one.name not in ("self", "cls")]
+    return tuple(own[: len(names)]) == names
 
 
-def _is_used(name: str, path: str) -> bool:
-    """Whether the code of a function uses a name; True of code that cannot be read."""
-    codes = _code_at(path)
-    return codes is None or any(name in _named_in(code) for code in codes)
+def _modules_of(path: str) -> set[str]:
+    """Return the module in which a function or a class stands, with those of the classes that this,
+    or that of the function, derives from.
+    """
+    _raw(path)
+    module, _, qualified = path.partition(":")
+    owner = _raw(f"{module}:{qualified.partition('.')[0]}")
+    classes = inspect.getmro(owner) if inspect.isclass(owner) else ()
+    return {module, *(one.__module__ for one in classes)}
 
 
 @cache
-def _code_of_module(module: str) -> CodeType | None:
-    """Return the code of a module as it is installed; None if it was compiled to something else."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
-    get_code = getattr(spec and spec.loader, "get_code", None)
-    code = get_code(module) if get_code is not None else None
-    return code if isinstance(code, CodeType) else None
-
-
-def _code_at(path: str) -> list[CodeType] | None:
-    """Return the code of a function as it is installed, or of a property's functions; None if that
-    cannot be read.
-    """
-    module, _, qualified = path.partition(":")
-    owner, _, name = qualified.rpartition(".")
-    try:
-        places = _places_of(f"{module}:{owner}")
-    except (ImportError, AttributeError):
-        return []
-    for where, names in places:
-        found = _within(where, [*names, name])
-        if found:
-            return found
-    return None if _code_of_module(places[0][0]) is None else []
-
-
-def _places_of(path: str) -> list[tuple[str, list[str]]]:
-    """Return where the code of a module is, or of a class and of those that it derives from."""
-    module, _, qualified = path.partition(":")
-    if not qualified:
-        return [(module, [])]
-    # The metaclass of Celery's steps changes the names of their classes.
-    others = [(one.__module__, one.__qualname__.split(".")) for one in inspect.getmro(_raw(path))]
-    return [(module, qualified.split(".")), *others]
-
-
-def _within(module: str, names: Sequence[str]) -> list[CodeType]:
-    """Return the code of what has this qualified name in a module."""
-    code = _code_of_module(module)
-    found = [] if code is None else [code]
-    for name in names:
-        inner = (one for outer in found for one in outer.co_consts)
-        found = [one for one in inner if isinstance(one, CodeType) and one.co_name == name]
-    return found
-
-
-def _named_in(code: CodeType) -> Iterator[str]:
-    """Yield the attributes, globals and texts that some code names, and functions within it."""
-    yield from code.co_names
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _named_in(one)
-        # The names of arguments are in a tuple.
-        for text in one if isinstance(one, tuple) else (one,):
-            if isinstance(text, str):
-                yield text
+def _source_of(module: str) -> str | None:
+    """Return the text of a module as it is installed; None if it has none."""
+    spec = importlib.util.find_spec(module)
+    get_source = getattr(spec and spec.loader, "get_source", None)
+    return get_source(module) if get_source is not None else None

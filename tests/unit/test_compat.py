@@ -27,7 +27,7 @@ import celery_reliable
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask, compat
 from celery_reliable.compat import relied
 from celery_reliable.compat.backend import MarkingBackend
-from celery_reliable.compat.relied import HOOKS, Hook, Kept, Name, Part, Used
+from celery_reliable.compat.relied import HOOKS, Hook, Name, Part, Used
 from celery_reliable.results.fenced import under_class
 
 #: What belongs to another function of its module, or needs no private name; and types.
@@ -74,7 +74,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, hook: Hook, on
     (finding,) = _told(monkeypatch, hook, _renamed(one))
     assert finding.severity == ("error" if hook.is_promise else "warning")
     assert re.search(r"celery \d+\.\d+.* redis \d+\.\d+", finding.message)
-    if isinstance(one, Name | Kept):
+    if isinstance(one, Name):
         assert one.path.replace(":", ".") in finding.message
     else:
         assert one.name in finding.message
@@ -137,10 +137,10 @@ def test_of_what_no_promise_needs_a_producer_is_warned(
     monkeypatch: pytest.MonkeyPatch, app: Celery
 ) -> None:
     (hook,) = [one for one in HOOKS if one.function.__name__ == "forget_servers"]
-    renamed = Kept("celery.app.base:Celery._local_of_another_release")
+    renamed = Used("celery.app.base:Celery", "_local_of_another_release")
     monkeypatch.setattr(relied, "HOOKS", [replace(hook, relied=(renamed,))])
     _declare(app)
-    with pytest.warns(ConfigurationWarning, match="Celery._local_of_another.*a test publishes"):
+    with pytest.warns(ConfigurationWarning, match="_local_of_another.*a test publishes"):
         app.finalize()
 
 
