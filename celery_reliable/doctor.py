@@ -6,9 +6,8 @@ worker that starts asks for a part of it, and refuses to start for the errors.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -18,13 +17,12 @@ from billiard import get_start_method
 from celery import Celery
 from celery.backends.base import DisabledBackend
 from celery.backends.redis import RedisBackend
-from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import Reliable, reliable_of, scheme_of
-from celery_reliable.broker import UNACKED_LIST_PREFIX, UNACKED_PREFIX
 from celery_reliable.compat import Part, missing
 from celery_reliable.exceptions import (
     ConfigurationError,
+    LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
     one_line,
@@ -35,6 +33,7 @@ from celery_reliable.findings import (
     NAMESPACE_TOO_NEW,
     NO_REDIS,
     NOT_LOOKED_AT,
+    REDIS_FORBIDS,
     REDIS_UNFIT,
     ROWS,
     SERVER,
@@ -49,30 +48,18 @@ from celery_reliable.findings import (
     WorkerSetup,
     look,
     neighbours,
-    rights,
     worst_first,
 )
-from celery_reliable.ledger import (
-    Command,
-    Ledger,
-    WorkerLook,
-    connect,
-    denied,
-    ledger_commands,
-    on_key,
-    self_test,
-)
+from celery_reliable.ledger import Ledger, WorkerLook, self_test
 from celery_reliable.options import is_reliable, options_without_base
-from celery_reliable.results import is_celerys_redis, results_server_of
+from celery_reliable.results import results_server_of
 from celery_reliable.settings import acl_rule
 from celery_reliable.version import __version__
 
 __all__ = [
     "Examination",
-    "ask_broker",
     "ask_hooks",
     "ask_ledger",
-    "ask_results",
     "examine",
     "setup_of",
     "setup_to_tell",
@@ -83,13 +70,6 @@ _FIELD: Final = "setup"
 #: Values of `worker_pool` for the modules that Celery has the pools in.
 _POOLS: Final = {"threads": "thread", "processes": "prefork"}
 
-#: What kombu, unacked hashes and the sweeper do with each kind of key.
-_QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
-_UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET")
-_SET: Final = ("SADD", "SMEMBERS", "SREM")
-_RESULT: Final = ("GET", "PUBLISH", "SET", "SETEX")
-#: The end of a key that stands for all unacked hashes, or all tasks.
-_SOME: Final = "rights"
 #: For so long a Redis is asked that does not answer.
 _PATIENCE_SECONDS: Final = 3.0
 
@@ -152,15 +132,11 @@ def _setup_of_settings(conf: Any) -> WorkerSetup:
     """Return how a worker would be set up that is given nothing at the command line."""
     named = str(conf.worker_pool or "prefork")
     pool = (named.rpartition(":")[0] or named).rpartition(".")[2]
-    told = _of_settings(conf, conf.task_time_limit)
-    # The environment of workers is not known here.
-    if not told["is_sigterm_soft"] and told["soft_shutdown_seconds"]:
-        told["is_sigterm_soft"] = None
     return WorkerSetup(
         where="a worker of these settings",
         pool=_POOLS.get(pool, pool),
         version=__version__,
-        **told,
+        **_of_settings(conf, conf.task_time_limit),
     )
 
 
@@ -174,9 +150,6 @@ def _of_settings(conf: Any, time_limit: Any) -> dict[str, Any]:
     options = conf.broker_transport_options or {}
     return {
         "time_limit": time_limit,
-        "soft_shutdown_seconds": float(conf.worker_soft_shutdown_timeout or 0),
-        # billiard reads it so.
-        "is_sigterm_soft": os.environ.get("REMAP_SIGTERM") == "SIGQUIT",
         "visibility_seconds": float(options.get("visibility_timeout") or 3600.0),
     }
 
@@ -268,21 +241,12 @@ def _ask(reliable: Reliable, setup: Setup) -> tuple[list[Finding], Setup, bool]:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
     names = [one.name for one in setup.tasks if one.has_row]
-    more: dict[str, Callable[[Reliable], list[Finding]]] = {
-        "The rights at the broker's Redis": ask_broker,
-        "The rights at the result backend's Redis": ask_results,
-        "Rows with tasks": lambda own: [
-            finding
-            for one in own.framework.unseen_rows()
-            for finding in look(ROWS, replace(one, tasks=names))
-        ],
-    }
-    for what, ask in more.items():
-        try:
-            found += ask(reliable)
-        except Exception as exc:
-            # A backend whose packages are not installed, say.
-            found.append(_unseen(what, f"{one_line(exc)}."))
+    try:
+        for one in reliable.framework.unseen_rows():
+            found += look(ROWS, replace(one, tasks=names))
+    except Exception as exc:
+        # The database is away, say.
+        found.append(_unseen("Rows with tasks", f"{one_line(exc)}."))
     return found, setup, is_away
 
 
@@ -311,12 +275,7 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
     found = [*look(SERVER, facts), *look(DURABILITY, facts)]
     if _has_error(found):
         return found
-    lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
-    what = f"The ledger's Redis at {ledger.connector.shown}"
-    found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
-    if _has_error(found):
-        return found
-    # This reads the format of the namespace first, so the right to read it was checked before.
+    # This reads the format of the namespace first.
     entry = NAMESPACE_TOO_NEW
     with closing(
         reliable.own_ledger(patience_seconds=_PATIENCE_SECONDS, is_for_operators=True)
@@ -325,55 +284,14 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
             leases = careful.workers.leases()
             entry = REDIS_UNFIT
             self_test(careful)
+        except LedgerForbidden as exc:
+            namespace = ledger.connector.key_prefix + reliable.config.namespace
+            rule = " ".join(acl_rule(namespace, queues=reliable.app.amqp.queues))
+            return [*found, REDIS_FORBIDS.found(problem=str(exc), rule=rule)]
         except LedgerRefused as exc:
             return [*found, entry.found(problem=str(exc))]
     others = [one.project for one in leases if not one.is_dead]
     return [*found, *neighbours(reliable.project, others, reliable.config.namespace)]
-
-
-def ask_broker(reliable: Reliable) -> list[Finding]:
-    """Return what a worker may not do at a Redis that is its broker."""
-    if not reliable.is_redis_broker:
-        return []
-    conf = reliable.app.conf
-    options = conf.broker_transport_options or {}
-    there = connect(reliable.broker_url, transport_options=options, ssl=conf.broker_use_ssl)
-    with closing(there.client()) as client:
-        commands = _of_broker(reliable.app, options, reliable.config.namespace)
-        return _rights(reliable, f"The broker's Redis at {there.shown}", client, commands)
-
-
-def ask_results(reliable: Reliable) -> list[Finding]:
-    """Return what a worker may not do at a Redis that is its result backend."""
-    backend: Any = reliable.app.backend
-    if not is_celerys_redis(backend):
-        return []
-    commands = on_key(bytes_to_str(backend.get_key_for_task(_SOME)), *_RESULT)
-    return _rights(reliable, "The result backend's Redis", backend.client, commands)
-
-
-def _rights(
-    reliable: Reliable, what: str, client: Any, commands: Iterable[Command]
-) -> list[Finding]:
-    if (lacks := denied(client, commands)) is None:
-        return [_unseen(what, "it does not answer.")]
-    return rights(what, lacks, _rule(reliable))
-
-
-def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
-    return acl_rule(key_prefix + reliable.config.namespace, queues=reliable.app.amqp.queues)
-
-
-def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
-    prefix = options.get("global_keyprefix", "")
-    for name, queue in app.amqp.queues.items():
-        yield from on_key(prefix + name, *_QUEUE)
-        if queue.exchange is not None and queue.exchange.name:
-            yield from on_key(f"{prefix}_kombu.binding.{queue.exchange.name}", "SADD", "SMEMBERS")
-    yield from on_key(f"{prefix}{UNACKED_PREFIX}{_SOME}", *_UNACKED)
-    yield from on_key(f"{prefix}{UNACKED_LIST_PREFIX}{namespace}", *_SET)
-    # Of workers without the package; it is only looked at.
-    yield from on_key(prefix + options.get("unacked_key", "unacked"), "HSCAN")
 
 
 def _unseen(what: str, why: str) -> Finding:

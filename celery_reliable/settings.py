@@ -278,9 +278,6 @@ class ReliableConfig:
     #: Where each worker says once a second, in a file, whether it lives and is ready, for
     #: `celery-reliable-probe`. None: nowhere, and nothing is looked at for it.
     probe_directory: str | None = _value(None, _FOLDER)
-    #: How long the orchestrator waits between SIGTERM and SIGKILL; only the doctor reads it. None:
-    #: not known.
-    grace_seconds: float | None = _value(None, or_none(seconds(above=True)))
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later,
     #: instead of an error that is raised.
     outbox: bool = _value(False, _FLAG)

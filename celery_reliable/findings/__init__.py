@@ -41,7 +41,6 @@ from celery_reliable.findings.servers import (
     ROWS,
     SERVER,
     neighbours,
-    rights,
 )
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
@@ -63,6 +62,7 @@ __all__ = [
     "NAME_MISSING",
     "NOT_LOOKED_AT",
     "NO_REDIS",
+    "REDIS_FORBIDS",
     "REDIS_UNFIT",
     "ROWS",
     "ROWS_UNSCHEDULED",
@@ -92,7 +92,6 @@ __all__ = [
     "look",
     "neighbours",
     "raise_for",
-    "rights",
     "worst_first",
 ]
 

@@ -248,8 +248,6 @@ class WorkerSetup:
         where: its name, or words for it.
         pool: "prefork", "thread", "solo", "gevent", or another's module.
         time_limit: Celery's, in seconds, for tasks without one of their own.
-        soft_shutdown_seconds: for how long a soft shutdown waits; 0: there is none.
-        is_sigterm_soft: whether SIGTERM begins a soft shutdown, and not a warm one.
         visibility_seconds: the visibility timeout of its broker's transport.
         version: of this package.
         versions: of other packages.
@@ -260,8 +258,6 @@ class WorkerSetup:
     where: str
     pool: str = ""
     time_limit: float | None = None
-    soft_shutdown_seconds: float | None = None
-    is_sigterm_soft: bool | None = None
     visibility_seconds: float | None = None
     version: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)

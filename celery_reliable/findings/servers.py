@@ -6,7 +6,7 @@ A managed server hides some facts, which give no finding but W004.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from celery_reliable.findings.entries import (
@@ -33,7 +33,6 @@ __all__ = [
     "ROWS",
     "SERVER",
     "neighbours",
-    "rights",
 ]
 
 #: The oldest server that has every command in use (`CLIENT LIST ID`, `BLMOVE`).
@@ -101,19 +100,6 @@ def _loses_seconds(facts: ServerFacts) -> Seen:
         "fsync": facts.appendfsync or "(hidden)",
         "cost": costs.get(facts.appendfsync or "", "an unknown number of publications"),
     }
-
-
-def rights(what: str, missing: Sequence[str], rule: Sequence[str]) -> list[Finding]:
-    """Return what is wrong with the rights of a server's user.
-
-    Args:
-        what: names the server.
-        missing: commands, keys and channels, in the words of `ledger.denied`.
-        rule: the words of `ACL SETUSER` that give such a user all that is needed.
-    """
-    # A worker does without INFO, and W004 says what the server hides.
-    needed = ", ".join(one for one in missing if one != "INFO")
-    return [REDIS_FORBIDS.found(what=what, missing=needed, rule=" ".join(rule))] if needed else []
 
 
 def neighbours(
@@ -248,7 +234,7 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
 )  # fmt: skip
 
 REDIS_FORBIDS: Final[Entry[None]] = Entry("E009", "redis_forbids", "error",
-    "{what} does not let its user have {missing}.",
+    "{problem}",
     "Allow it by ACL SETUSER. All that such a user needs: {rule}",
     "No worker starts. In running workers the steps that need the right fail, or wait for it."
 )  # fmt: skip

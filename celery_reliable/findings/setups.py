@@ -104,36 +104,6 @@ def _expire_early(setup: Setup) -> Seen:
     return _by(short * bool(setup.ours), expire=f"{expire or 0:g}", most=f"{needs[longer[0]]:g}")
 
 
-def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
-    grace = setup.config.grace_seconds
-    if grace is None:
-        return
-    shown = {"grace": f"{grace:g}", "soft": f"{max(1.0, grace - 5):g}"}
-    soft = {one.where: one.soft_shutdown_seconds or 0.0 for one in setup.workers}
-    too_long = [f"{where} ({seconds:g} s)" for where, seconds in soft.items() if seconds >= grace]
-    if too_long:
-        yield {
-            "what": f"the soft shutdown of {listed(too_long)} takes as long, or longer",
-            **shown,
-        }
-    warm = [
-        one.where
-        for one in setup.workers
-        if one.is_sigterm_soft is False and soft[one.where] < grace
-    ]
-    long = {name: sec for name, sec in setup.taking.items() if sec is None or sec > grace}
-    if warm and long:
-        names = [
-            f"{name} ({'no limit' if sec is None else f'{sec:g} s'})" for name, sec in long.items()
-        ]
-        yield {
-            "severity": "warning" if any(long.values()) else "info",
-            "what": f"{listed(warm)} first finishes its tasks, which may take longer: "
-            f"{listed(names)}",
-            **shown,
-        }
-
-
 def _unswept(setup: Setup) -> Seen:
     pools = {one.pool for one in setup.workers}
     is_swept = setup.is_schedule_elsewhere or _SWEEP in setup.schedule.values()
@@ -244,14 +214,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "touch(), which raises in an attempt that was taken away.",
         "A task that hangs keeps its slot for ever. Its successor, and whatever needs its object, "
         "waits.", _cannot_stop),
-    Entry("W022", "grace_too_short", "warning",
-        "The orchestrator kills a worker {grace} seconds after SIGTERM, and {what}.",
-        "Set REMAP_SIGTERM=SIGQUIT in the worker's environment and worker_soft_shutdown_timeout to "
-        "some {soft} seconds, or raise the grace period (terminationGracePeriodSeconds, "
-        "stop_grace_period, TimeoutStopSec).",
-        "Each deployment kills running tasks. They run again, but a task that was alone in its "
-        "worker is charged with a loss, and after MAX_LOSSES deployments it is a dead letter.",
-        _grace),
     Entry("W027", "sweep_unscheduled", "warning",
         f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
         f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '

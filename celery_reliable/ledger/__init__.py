@@ -16,7 +16,7 @@ from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.publications import AS_IT_IS, Publications, Resent, Senders, dues_of
 from celery_reliable.ledger.records import Death, Found, Groups, Look, Records, death_of
 from celery_reliable.ledger.schema import Keys, line_of, slots
-from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
+from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import Passes, Workers, taken_from, to_stop
 
@@ -25,7 +25,6 @@ __all__ = [
     "FOREVER",
     "FORMAT",
     "Bell",
-    "Command",
     "Connector",
     "Death",
     "Found",
@@ -49,11 +48,8 @@ __all__ = [
     "behind_sentinels",
     "connect",
     "death_of",
-    "denied",
     "dues_of",
-    "ledger_commands",
     "line_of",
-    "on_key",
     "self_test",
     "server_of",
     "slots",

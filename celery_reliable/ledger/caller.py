@@ -87,8 +87,8 @@ def refusal_of(
         keys = f" with the keys {', '.join(step.keys)}" if step is not None else ""
         kind = LedgerForbidden
         why = (
-            f"{at} does not let its user do {operation!r}{keys}: {exc}. `celery -A ... reliable "
-            "doctor` prints the rule that is needed."
+            f"{at} does not let its user do {operation!r}{keys}: {exc}. The documentation has the "
+            "rule that such a user needs (a user of Redis with few rights)."
         )
     elif is_of_cluster(exc):
         why = (

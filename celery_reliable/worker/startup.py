@@ -14,7 +14,7 @@ from kombu.utils.functional import retry_over_time
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
 from celery_reliable.context import WorkerProcess, current_worker, set_current_worker
-from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
+from celery_reliable.doctor import ask_hooks, ask_ledger, setup_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.findings import START, Finding, log_finding, look, raise_for
 from celery_reliable.log import logger
@@ -38,8 +38,6 @@ def check_start(w: Any, reliable: Reliable) -> None:
     pool = kind_of(w.pool_cls)
     findings = raise_for([*look(START, setup_of(reliable, pool=pool)), *ask_hooks(reliable, pool)])
     findings += raise_for(_of_ledger_when_there(reliable))
-    # What does not answer is waited for elsewhere.
-    findings += raise_for([*ask_broker(reliable), *ask_results(reliable)])
     for finding in findings:
         log_finding(finding)
 

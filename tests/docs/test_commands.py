@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
@@ -41,7 +40,6 @@ READ = [DOCTOR, LIMITS, *(Page(name) for name in PAGES[1:4]), *OPERATIONS]
 # tests/integration/desk/test_monitoring.py runs the probes.
 STATUS.of("yaml")
 TYPED = [command for page in READ for command in (*page.commands(), *page.inline())]
-SETTING = DOCTOR.block("GRACE_SECONDS", "python").text
 PROMISES = {one.name for one in promised()}
 
 #: They go on until they are ended: by tests of their own.
@@ -150,12 +148,6 @@ def test_so_much_is_kept() -> None:
         happenings._MOST_AUDITED,
         int(history),
     ]
-
-
-def test_the_setting_of_the_doctor() -> None:
-    given = ast.literal_eval(SETTING.partition("=")[2].strip())
-
-    assert ReliableConfig.from_mapping(given).grace_seconds == 30
 
 
 def test_each_rule_for_a_user_of_redis_that_is_printed_is_the_one_of_the_package() -> None:

@@ -553,10 +553,7 @@ def test_the_deployment_names_what_there_is() -> None:
     with mock.patch.dict(os.environ, environ):
         exec(READ["recipes/kubernetes"].block("import os").text, names)
     assert names["CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT"] == soft
-    assert names["CELERY_RELIABLE"] == {
-        "PROBE_DIRECTORY": mount["mountPath"],
-        "GRACE_SECONDS": pod["terminationGracePeriodSeconds"],
-    }
+    assert names["CELERY_RELIABLE"] == {"PROBE_DIRECTORY": mount["mountPath"]}
     for command in commands("recipes/kubernetes"):
         program, _, inner = command.partition(" -- ")
         assert program.startswith("kubectl "), command

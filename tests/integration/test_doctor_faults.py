@@ -97,7 +97,7 @@ def test_a_replica(server: RedisServer) -> None:
     try:
         with shop(server.url()) as app:
             # One that has lost its primary answers nothing else.
-            assert found(app) == {"E008", "W004"}
+            assert found(app) == {"E008"}
     finally:
         client.replicaof("NO", "ONE")
 
@@ -105,7 +105,7 @@ def test_a_replica(server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("without", "codes", "words"),
     [
-        ("~celery*", {"E009"}, "~celery*"),
+        ("+hdel", {"E009"}, "hdel"),
         # What is hidden is said to be, beside what follows from it.
         ("+config|get +info", {"W004"}, "appendonly"),
     ],
@@ -121,12 +121,12 @@ def test_a_user_who_lacks_a_right(
 
 
 def test_the_whole_rule_is_printed_for_ones_own_queues(server: RedisServer) -> None:
-    url = granted(server.client(), without=("+hscan", "+zcard"))
+    url = granted(server.client(), without=("+hdel", "+zcard"))
 
     with shop(url, task_default_queue="orders") as app:
         (finding, *_) = examine(app).findings
     rule = finding.hint.partition("needs: ")[2].split()
-    assert {"~orders*", "+hscan", "+zcard", "resetkeys"} <= set(rule)
+    assert {"~orders*", "+hdel", "+zcard", "resetkeys"} <= set(rule)
     server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">password", *rule)
 
     with shop(url, task_default_queue="orders") as app:
@@ -141,11 +141,6 @@ def test_a_server_that_cannot_be_reached_is_no_all_clear(server: RedisServer) ->
     assert {one.code for one in examined.findings} == {"W004"}
     assert examined.is_ledger_away
     assert not any("secret" in one.message for one in examined.findings)
-    # One of three: what it would have said is missing, and the others have been looked at.
-    with shop(server.url(), result_backend=away) as app:
-        examined = examine(app)
-    assert {one.code for one in examined.findings} == {"W004"}
-    assert not examined.is_ledger_away
 
 
 @pytest.mark.untraced("a script raises where a command is missing")
@@ -182,11 +177,10 @@ def test_an_app_whose_tasks_and_times_do_not_fit(server: RedisServer) -> None:
         "result_backend": server.url(),
         "result_expires": 60,
         "worker_pool": "gevent",
-        "worker_soft_shutdown_timeout": 30,
     }
-    codes = {"W012", "W013", "W014", "W018", "W021", "W022", "W027", "W030", "W031"}
+    codes = {"W012", "W013", "W014", "W018", "W021", "W027", "W030", "W031"}
 
-    with shop(server.url(), tasks, {"GRACE_SECONDS": 30}, **conf) as app:
+    with shop(server.url(), tasks, **conf) as app:
         assert found(app) == codes
 
 
@@ -218,17 +212,11 @@ def test_what_living_workers_tell(
         broker_url=server.url(),
         result_url=None,
         reliable={"WITNESS_SECONDS": 0},
-        celery={
-            "worker_soft_shutdown_timeout": 60,
-        },
     )
-    url = server.url()
-    with shop(url, ours, {"GRACE_SECONDS": 30}) as hurried, shop(url, ours) as app:
-        assert found(hurried) == {"W022"}
+    with shop(server.url(), ours) as app:
         assert found(app) == set()
         worker = start_worker("other", project=theirs, pool="threads")
         assert found(app) == {"W016", "W021", "W025"}
-        assert "W022" in found(hurried)
         worker.stop()
         assert found(app) == set()
 

@@ -10,22 +10,13 @@ import pytest
 import redis
 
 from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.ledger import FOREVER, Ledger, connect, denied, ledger_commands, self_test
+from celery_reliable.ledger import FOREVER, Ledger, connect, self_test
 from celery_reliable.ledger.answers import Settled
 from tests.ledger.scene import Scene
-from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract, sources
 from tests.support.acl import granted, least_rule
 
 #: Short, as who waits for ever waits no longer than this for a right.
 PATIENCE_SECONDS = 0.5
-
-#: What scripts ask for on keys that others have patterns for, or may go without.
-ELSEWHERE = {"LPUSH", "PUBLISH", "RPUSH"}
-ASKED = sorted(
-    {command for text in sources("ledger").values() for command, _ in Contract.commands(text)}
-    - KEYLESS_COMMANDS
-    - ELSEWHERE
-)
 
 
 @pytest.fixture
@@ -38,14 +29,11 @@ def narrow(scene: Scene, shared_redis: redis.Redis) -> Iterator[Scene]:
     ledger.close()
 
 
-def missing(ledger: Ledger) -> list[str]:
-    return ledger.ask("rights", lambda client: denied(client, ledger_commands(ledger.keys.none)))
-
-
-def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene) -> None:
+def test_the_printed_rule_is_enough_for_the_self_test_which_leaves_nothing(
+    narrow: Scene,
+) -> None:
     before = narrow.snapshot()
 
-    assert missing(narrow.ledger) == []
     self_test(narrow.ledger)
 
     # redis-py tells its own name with every connection, and does not mind when it may not.
@@ -59,13 +47,6 @@ def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene
     # The first publication of all notes the generation.
     after.pop(narrow.ledger.keys.meta)
     assert after == before
-
-
-@pytest.mark.parametrize("command", [*ASKED, "HGETALL", "ZRANK", "TIME", "INFO", "EVAL", "EVALSHA"])
-def test_a_command_that_is_missing_is_named(narrow: Scene, command: str) -> None:
-    narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command.lower()}")
-
-    assert missing(narrow.ledger) == [command]
 
 
 def test_who_waits_for_ever_does_not_wait_for_ever_for_a_right(narrow: Scene) -> None:

@@ -40,7 +40,6 @@ def test_every_setting_can_be_given():
         "KEEP_ENDED": 0,
         "KEEP_ENDED_ONE_IN": 100,
         "PROBE_DIRECTORY": "/run/celery",
-        "GRACE_SECONDS": 30.0,
         "OUTBOX": True,
         "FAIL_OPEN": True,
     }

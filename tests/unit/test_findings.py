@@ -33,8 +33,6 @@ TASK = TaskSetup(name="shop.bill")
 WORKER = WorkerSetup(
     where="one@here",
     pool="prefork",
-    soft_shutdown_seconds=0.0,
-    is_sigterm_soft=False,
     visibility_seconds=3600.0,
     version="1.2",
     versions={"celery": "5.7.0", "kombu": "5.7.1", "redis": "7.0"},
@@ -102,9 +100,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
         ({"once_for_seconds": 2 * DAY}, {}, {}, ["warning results_expire_early"]),
         ({}, {}, FOR_EVER, ["warning results_never_expire"]),
-        # The orchestrator kills first.
-        ({"time_limit": 31.0}, {}, {"grace_seconds": 30.0}, ["warning grace_too_short"]),
-        ({}, {}, {"grace_seconds": 30.0}, ["info grace_too_short"]),
         # Workers that do not fit.
         ({}, {"version": ""}, {}, ["warning worker_of_another_version"]),
         ({}, {"versions": {"celery": "5.6.2"}}, {}, ["error version_unsupported"]),
