@@ -126,7 +126,6 @@ def event(
     *,
     sender: str = "",
     celery_kind: str = "",
-    is_noted: bool = True,
 ) -> Callable[[Callable[P, None]], Event[P]]:
     """Make an event of a function that has arguments and a docstring, and no body.
 
@@ -134,10 +133,9 @@ def event(
         level: of its line in the log, or what chooses one by the fields.
         sender: the argument that is the sender of its signal; empty: it has none.
         celery_kind: the type of Celery's event; empty: it has none.
-        is_noted: whether the ledger has a note of it.
     """
 
-    return lambda function: Event(function, level, sender, celery_kind, is_noted)
+    return lambda function: Event(function, level, sender, celery_kind)
 
 
 class Event(Generic[P]):
@@ -157,13 +155,11 @@ class Event(Generic[P]):
         level: int | Callable[[Values], int],
         sender: str,
         celery_kind: str,
-        is_noted: bool,
     ) -> None:
         arguments = inspect.signature(function).parameters
         self.name = function.__name__
         self.when = inspect.getdoc(function) or ""
-        self.level, self.is_noted = level, is_noted
-        self.sender, self.celery_kind = sender, celery_kind
+        self.level, self.sender, self.celery_kind = level, sender, celery_kind
         self.fields = [
             "name" if name == "task" else name for name in arguments if name not in _NOT_SHOWN
         ]
@@ -195,7 +191,7 @@ class Event(Generic[P]):
             self.signal.send(sender=values[self.sender], **_told(values, self.of_signal))
         if self.celery_kind:
             self._send_celery_events(values)
-        if self.is_noted and level != SIGNAL_ONLY:
+        if level != SIGNAL_ONLY:
             self._note(values["app"], _told(shown, self.of_note, IN_LOG))
 
     def _send_celery_events(self, values: Values) -> None:
@@ -259,13 +255,6 @@ def task_recovered(
 def task_fenced(*, task: Any, task_id: str, attempt: int, state: str) -> None:
     """An attempt that is no longer current tried to end.  The process that ran it sends this.
     ``state`` is the state of the task: "taken" if another attempt runs it, "gone" if it has ended.
-    """
-
-
-@event(WARNING, sender="task", celery_kind="task-running-out", is_noted=False)
-def task_running_out(*, task: Any, task_id: str, attempt: int, seconds_left: float) -> None:
-    """An attempt's ``time_to_run_seconds`` are nearly up.  A thread of the process that runs it
-    sends this, in time for ``sender.touch()``.
     """
 
 

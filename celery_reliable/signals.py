@@ -15,7 +15,6 @@ __all__ = [
     "task_fenced",
     "task_lost",
     "task_recovered",
-    "task_running_out",
     "task_skipped",
     "worker_declared_dead",
 ]
@@ -26,7 +25,6 @@ task_lost = events.task_lost.signal
 task_recovered = events.task_recovered.signal
 task_buried = events.task_buried.signal
 task_skipped = events.task_skipped.signal
-task_running_out = events.task_running_out.signal
 dead_letter_replayed = events.dead_letter_replayed.signal
 worker_declared_dead = events.worker_declared_dead.signal
 pass_finished = events.pass_finished.signal

@@ -95,10 +95,6 @@ def options() -> str:
         + table(["name", "default", "meaning"], rows, "25 15 60")
         + f"\n{notes}\n"
         + f"In a bound task\n---------------\n\n{bound}\n"
-        + prose(
-            "The signal ``celery_reliable.signals.task_running_out`` comes in time to touch "
-            "(:doc:`/events`)."
-        )
     )
 
 

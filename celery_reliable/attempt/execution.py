@@ -17,16 +17,15 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import copy_context
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, current_task, states
 from celery.exceptions import Ignore, Retry
 from celery.worker import state as worker_state
 
-from celery_reliable import clock, events
+from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.claiming import NOT_OWN, begin, take_object
 from celery_reliable.attempt.conclusion import broken_off, conclude, give_way, no_outcome, released
@@ -45,10 +44,6 @@ __all__ = ["Uninterrupted", "around", "guarded", "is_touched"]
 #: How billiard tells a child that its soft time limit is up.
 _SOFT_LIMIT = signal.SIGUSR1
 _MASK = {_SOFT_LIMIT}
-#: The warning comes with a quarter of the time left, and at most so many seconds before the end.
-_LONGEST_NOTICE_SECONDS = 30.0
-#: How often the deadline is read again after a warning, as a touch moves it.
-_LOOK_SECONDS = 0.25
 
 
 def _may_mask() -> bool:
@@ -94,40 +89,6 @@ class Interruptible:
     def __exit__(self, *exc_info: object) -> None:
         if self._before is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
-
-
-@contextmanager
-def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[None]:
-    """Warn while the body runs, before its ``time_to_run_seconds`` are up.
-
-    It is the ledger that takes the attempt away, and not this.
-    """
-    attempt.time_to_run_seconds = seconds
-    attempt.deadline = clock.now() + seconds
-    notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
-    done = threading.Event()
-    claim = attempt.claim
-
-    def watch() -> None:
-        warned, pause = None, 0.0
-        while not done.wait(pause):
-            # A touch moves the deadline; the next warning comes before the new one.
-            deadline = attempt.deadline or 0.0
-            left = deadline - clock.now()
-            if left <= notice and warned != deadline:
-                warned = deadline
-                events.task_running_out(
-                    task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
-                )
-            pause = _LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)
-
-    threading.Thread(
-        target=copy_context().run, args=(watch,), name="celery-reliable-time-to-run", daemon=True
-    ).start()
-    try:
-        yield
-    finally:
-        done.set()
 
 
 def is_touched(app: Celery, attempt: RunningAttempt) -> bool:
@@ -248,9 +209,11 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
 def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """Run the body under its limits, and conclude."""
     try:
-        seconds = in_force(delivery.task, "time_to_run_seconds", delivery.request)
-        with time_to_run(delivery.task, attempt, seconds) if seconds else nullcontext():
-            result = delivery.trace()
+        if seconds := in_force(delivery.task, "time_to_run_seconds", delivery.request):
+            # When the time is up, the ledger takes the attempt away.
+            attempt.time_to_run_seconds = seconds
+            attempt.deadline = clock.now() + seconds
+        result = delivery.trace()
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
         # The worker is being stopped, or the task was terminated: then the main process says how
         # the attempt ends.

@@ -23,7 +23,7 @@ from celery_reliable.operations.views import Audited, Happening, as_json
 __all__ = ["KINDS", "Happenings", "noted", "somebody"]
 
 #: The names of the events that are noted.
-KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.is_noted))
+KINDS = tuple(sorted(events.DECLARED))
 
 #: So many are read at once, and looked at for a page.
 _BATCH, _MOST = 500, 10_000

@@ -100,10 +100,7 @@ def test_each_event_that_has_a_signal_is_told(
     wait_for(lambda: project.effects.runs(held.id), 20, "it runs")
     skipped = project.send("locked_gate", "object", "gate")
     wait_for(lambda: skipped.id in told(events.task_skipped).by_task, 20, "it is skipped")
-    late = project.send("running_out", "late")
-    wait_for(lambda: late.id in told(events.task_running_out).by_task, 20, "its time is up soon")
-    for gate in ("gate", "late"):
-        project.effects.open_gate(gate)
+    project.effects.open_gate("gate")
     failing, unknown = project.send("failing"), project.app.send_task("project.nobody_knows")
     # That is told where the operator is.
     signals.dead_letter_replayed.connect(note)
@@ -142,7 +139,7 @@ def test_each_event_that_has_a_signal_is_told(
     assert workers.keys() == {"one", "two"}
     assert (declared["hostname"], workers["two"].pid) == (workers["two"].hostname, heir.pid)
     assert monitor.state.tasks.keys() <= {
-        one.id for one in (held, skipped, late, failing, unknown, poison, cut, beside)
+        one.id for one in (held, skipped, failing, unknown, poison, cut, beside)
     }
 
     # A burial that the death of a worker brings, and each by an event behind Celery's own.

@@ -121,7 +121,7 @@ def _row(one: events.Event[Any]) -> list[str]:
             celery_event = f"``{one.celery_kind}``: {celery_event}"
     return [
         f"``{one.name}``", level, _code(one.fields, IN_LOG) if level else "", signal, celery_event,
-        _code(one.of_note, IN_LOG) if one.is_noted else "", " ".join(one.when.split()),
+        _code(one.of_note, IN_LOG), " ".join(one.when.split()),
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from celery.exceptions import Reject
 from celery.signals import task_postrun
 from celery.worker.request import Request
 
-from celery_reliable import ReliableTask, signals
+from celery_reliable import ReliableTask
 from celery_reliable.request import ReliableRequest
 from tests.integration.project import tasks
 
@@ -83,12 +83,6 @@ class PlainRequest(Seen, Request):
     """One of Celery's."""
 
 
-def on_running_out(sender: Any, seconds_left: float, **_: Any) -> None:
-    if sender.name == "project.touching":
-        sender.app.effects.client.rpush("warned", seconds_left)
-        assert sender.touch()
-
-
 def unwind_slowly(task: Any, **_: Any) -> None:
     if task.name == "project.replaced":
         time.sleep(1)
@@ -98,7 +92,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
     task = tasks.tasks_of(to)
-    signals.task_running_out.connect(on_running_out, weak=False)
     if os.environ.get("TRAP") == SLOW:
         task_postrun.connect(unwind_slowly, weak=False)
 
@@ -197,8 +190,10 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     @task(time_to_run_seconds=2)
     def touching(self: Any, seconds: float) -> str:
         with to.effects.run(self):
-            time.sleep(seconds)
-            assert self.seconds_left is not None
+            for _ in range(int(2 * seconds)):
+                time.sleep(0.5)
+                assert self.seconds_left is not None
+                assert self.touch()
         return "touched"
 
     @task()

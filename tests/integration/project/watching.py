@@ -16,7 +16,7 @@ from celery_reliable import signals
 from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.model import Cause
-from tests.integration.project.tasks import _wait_at_gate, tasks_of
+from tests.integration.project.tasks import tasks_of
 
 __all__ = ["TOLD", "add_tasks", "note"]
 
@@ -64,10 +64,6 @@ def add_tasks(to: Any) -> None:
     def taken_before(self: Any, seconds: float) -> None:
         raise AssertionError("it has no attempt any more")
 
-    def running_out(self: Any, gate: str) -> None:
-        with to.effects.run(self) as run:
-            _wait_at_gate(self, run, gate)
-
     task("taken", taken)
     task("taken_silently", taken, ignore_result=True)
     # What a user's hook may do comes before the end: nobody settles it with the next taking.
@@ -75,7 +71,6 @@ def add_tasks(to: Any) -> None:
     task("taken_in_time", taken, time_to_run_seconds=60)
     task("taken_while_away", taken, backend=Reluctant(app=to, url=to.conf.result_backend))
     task("taken_before", taken_before, object_id=_object)
-    task("running_out", running_out, time_to_run_seconds=4)
 
 
 def note(signal: Any, sender: Any, **facts: Any) -> None:
