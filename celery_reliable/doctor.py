@@ -52,7 +52,6 @@ from celery_reliable.findings import (
 )
 from celery_reliable.ledger import Ledger, WorkerLook, self_test
 from celery_reliable.options import is_reliable, options_without_base
-from celery_reliable.results import results_server_of
 from celery_reliable.settings import acl_rule
 from celery_reliable.version import __version__
 
@@ -318,15 +317,11 @@ def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
 
 
 def _results(reliable: Reliable) -> dict[str, Any]:
-    """Return when results are deleted (0: never), and whether they are on the ledger's server: as
-    far as that can be told.
-    """
+    """Return when results are deleted (0: never), as far as that can be told."""
     found: dict[str, Any] = {}
     # The settings may be wrong, or a package missing: reported where the servers are asked.
     with suppress(Exception):
         backend: Any = reliable.app.backend
         if not isinstance(backend, DisabledBackend):
             found["results_expire_seconds"] = float(getattr(backend, "expires", None) or 0)
-        there = results_server_of(backend)
-        found["fills_ledger"] = there is not None and there == reliable.connector().server
     return found

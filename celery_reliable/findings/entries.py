@@ -284,7 +284,6 @@ class Setup:
         schedule: beat's: the names of tasks by the names of entries.
         is_schedule_elsewhere: whether there may be more entries, in a database.
         results_expire_seconds: 0: never; None: there are no results, or nobody knows.
-        fills_ledger: whether results are on the ledger's server.
     """
 
     config: Any
@@ -300,7 +299,6 @@ class Setup:
     schedule: Mapping[str, str] = field(default_factory=dict)
     is_schedule_elsewhere: bool = False
     results_expire_seconds: float | None = None
-    fills_ledger: bool = False
 
     @property
     def ours(self) -> list[TaskSetup]:

@@ -12,7 +12,6 @@ __all__ = [
     "NAME_MISSING",
     "NO_REDIS",
     "ROWS_UNSCHEDULED",
-    "SETTINGS_UNREAD",
     "SETTINGS_WRONG",
     "SETUP",
     "START",
@@ -117,10 +116,6 @@ API_SETTINGS_WRONG: Final[Entry[None]] = Entry("E004", "api_settings_wrong", "er
     "CELERY_RELIABLE_API is wrong: {problem}",
     "Change CELERY_RELIABLE_API.",
     "Each request to the API is answered with an error.")  # fmt: skip
-SETTINGS_UNREAD: Final[Entry[None]] = Entry("W003", "settings_unread", "warning",
-    "The setting RELIABLE looks like this package's, and nothing reads it.",
-    "Name it CELERY_RELIABLE.",
-    "The defaults are in force, whatever RELIABLE says.")  # fmt: skip
 NO_REDIS: Final[Entry[None]] = Entry("E002", "no_redis", "error",
     "The ledger has no Redis: {problem}",
     "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
@@ -196,12 +191,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "Set result_expires to more than {most}.",
         "Callers wait for the result in vain, chords do not end, and a task that a worker without "
         "the package ran is run again.", _expire_early),
-    Entry("W019", "results_never_expire", "warning",
-        "result_expires is 0 (never), and results are on the ledger's Redis, which evicts nothing.",
-        "Set result_expires, ignore_result=True where nobody reads a result, or a result backend "
-        "on another server.",
-        "Results fill the server. When it is full, publishing fails and attempts cannot settle.",
-        lambda setup: setup.results_expire_seconds == 0 and setup.fills_ledger),
     Entry("W020", "time_limit_before_time_to_run", "warning",
         "Tasks whose time_limit ends before their time_to_run_seconds: {names}.",
         "Set time_limit (task_time_limit, --time-limit) well above time_to_run_seconds and "

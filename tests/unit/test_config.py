@@ -41,7 +41,6 @@ def test_every_setting_can_be_given():
         "KEEP_ENDED_ONE_IN": 100,
         "PROBE_DIRECTORY": "/run/celery",
         "OUTBOX": True,
-        "FAIL_OPEN": True,
     }
 
     config = ReliableConfig.from_mapping(given)

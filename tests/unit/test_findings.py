@@ -64,7 +64,6 @@ SOUND = ServerFacts(
 
 TTR = {"time_to_run_seconds": 30.0}
 SWEEP, ROWS = "celery_reliable.sweep", "celery_reliable.rows"
-FOR_EVER = {"results_expire_seconds": 0, "fills_ledger": True}
 
 
 def names(found: list[Finding]) -> list[str]:
@@ -96,10 +95,9 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         (TTR, {"time_limit": 20.0}, {}, ["warning time_limit_before_time_to_run"]),
         # Pools that stop nothing.
         (TTR, {"pool": "thread"}, {}, ["warning pool_cannot_stop"]),
-        # Results that are gone too early, or never go.
+        # Results that are gone too early.
         ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
         ({"once_for_seconds": 2 * DAY}, {}, {}, ["warning results_expire_early"]),
-        ({}, {}, FOR_EVER, ["warning results_never_expire"]),
         # Workers that do not fit.
         ({}, {"version": ""}, {}, ["warning worker_of_another_version"]),
         ({}, {"versions": {"celery": "5.6.2"}}, {}, ["error version_unsupported"]),

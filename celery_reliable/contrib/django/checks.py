@@ -24,7 +24,6 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import (
     API_SETTINGS_WRONG,
     ROWS_UNSCHEDULED,
-    SETTINGS_UNREAD,
     SETTINGS_WRONG,
     Finding,
     TaskSetup,
@@ -79,11 +78,7 @@ def _about_settings() -> list[Finding]:
     # is imported here.
     rows = [TaskSetup(name=one._meta.label, has_row=True) for one in row_models()]
     setup = replace(setup_of(reliable_of(app), {}), tasks=rows)
-    found = [*examine(app, tasks=False, servers=False).findings, *look([ROWS_UNSCHEDULED], setup)]
-    meant = getattr(settings, "RELIABLE", None)
-    if isinstance(meant, dict) and meant.keys() & set(ReliableConfig.names()):
-        found.append(SETTINGS_UNREAD.found())
-    return found
+    return [*examine(app, tasks=False, servers=False).findings, *look([ROWS_UNSCHEDULED], setup)]
 
 
 def _about_api() -> list[Finding]:
