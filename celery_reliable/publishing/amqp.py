@@ -210,15 +210,13 @@ class RecordingAMQP(OpenAMQP):
                 check_limits(message.headers.get("timelimit"))
                 _give_text_id(message)
             if_exists = take_if_exists(name, options, is_known=is_reliable(task))
-            # A message of protocol 1 has no headers to stamp; its claim makes its record.
-            if not is_reliable(task) or not message.headers.get("id"):
+            if not is_reliable(task):
                 return send(producer, name, message, **options)
             reliable = reliable_of(self.app)
             if reliable.is_unprotected:
                 reliable.tell_unprotected()
                 return send(producer, name, message, **options)
-            # Raises ObjectIdError if the call lacks the argument that names the object.
-            key = key_of(task, message.body[0], message.body[1])
+            key = _key_of(task, message)
             publication = Publication(producer, reliable, task, message.headers, key, if_exists)
             sent = send(publication, name, message, **options)
             publication.raise_unless_seen()
@@ -306,10 +304,24 @@ def install(app: Celery) -> None:
         subscribe_when_awaited(app)
 
 
+def _key_of(task: Any, message: Any) -> str | None:
+    """Return the key of the object of a message's task; None if it has none.
+
+    Raises ObjectIdError if the call lacks the argument that names it, and ConfigurationError for a
+    message that has no headers.
+    """
+    if not message.headers:
+        raise ConfigurationError(
+            f"task_protocol is 1, by which a message of {task.name} has no headers. A reliable "
+            "task needs them: set task_protocol to 2, Celery's default."
+        )
+    return key_of(task, message.body[0], message.body[1])
+
+
 def _give_text_id(message: Any) -> None:
     """Let a message have its id as text, as its record has it.  Raises TypeError if it has none."""
-    headers, properties, body, sent_event = message
-    for fields in (body if isinstance(body, dict) else headers, properties, sent_event or {}):
+    headers, properties, _, sent_event = message
+    for fields in (headers, properties, sent_event or {}):
         for name in ("id", "root_id", "correlation_id", "uuid"):
             if type(fields.get(name)) not in (str, type(None)):
                 fields[name] = id_as_text(fields[name])

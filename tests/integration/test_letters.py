@@ -106,8 +106,7 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
 
 @pytest.mark.full
 def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> None:
-    """Of messages of Celery's first protocol (`task_protocol = 1`), too."""
-    first = project.with_settings(celery={"task_protocol": 1}, reliable={"MAX_LOSSES": 0})
+    first = project.with_settings(reliable={"MAX_LOSSES": 0})
     first.start_worker("one")
     listed = first.task("listed")
     alone = first.send("poison_times", 1, link_error=listed.s())
