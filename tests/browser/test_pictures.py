@@ -12,12 +12,10 @@ import pytest
 
 from tests.browser.visitor import DESK, Night, Visitor
 from tests.support.processes import REPOSITORY
-from tests.support.waiting import wait_for
 
 LIST = f"{DESK}deadletter/"
 PAGE = REPOSITORY / "docs" / "operations-admin.rst"
 PLACE = REPOSITORY / "docs" / "screenshots"
-RUN_SECONDS = 30
 #: Tracebacks of a shop on a server, and not of tests on whatever machine.
 ELSEWHERE = r"""
 const found = document.getElementById("desk-traceback");
@@ -55,18 +53,6 @@ def test_the_pictures_of_the_docs(visitor: Visitor, night: Night, place: Path) -
         visitor.open(path)
         visitor.driver.execute_script(ELSEWHERE)
         visitor.picture(place / f"{name}.png")
-    visitor.open(LIST)
-    visitor.fill("task", "billing.charge")
-    visitor.follow(visitor.find("#filter-apply"))
-    visitor.follow(visitor.find("#desk-replay-all"))
-    rate = visitor.find("#act-rate")
-    rate.clear()
-    rate.send_keys("20")
-    night.mend()
-    visitor.follow(visitor.find("#desk-yes"))
-    wait_for(lambda: int(visitor.read("#run-done")), RUN_SECONDS, "some to be replayed")
-    visitor.picture(place / "replay.png")
-    visitor.press(visitor.find("#run-pause"))
 
     made = {one.name for one in place.glob("*.png")}
     assert made == {*re.findall(r"screenshots/(\w+\.png)", PAGE.read_text("utf-8"))}

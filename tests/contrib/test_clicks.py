@@ -70,7 +70,7 @@ def test_each_question_is_answered_within_the_clicks_it_took_once(
         return found
 
     # 1: what waits?  6: which kinds of dead letters?  10: who stopped what?  12: is it healthy?
-    # 13: how fast is it?  2 and 11: why does it not run, what became of it, is asked by its id.
+    # 2 and 11: why does it not run, what became of it, is asked by its id.
     shown = visitor().shown
     for said in (
         'data-queue="celery"',

@@ -3,10 +3,8 @@
 A page that shows something is declared: its query, its title and its address.  Its template has the
 same name, and reads the query's result, as JSON has it, from ``found``.
 
-The page of an act asks, says what would become of what is meant, does it, and goes on.  A long act
-is done in bounded portions, one a request.  All that is known of it is in its address: what is
-meant, how, and how far it has come.  So whoever closes the browser goes on by the address, from the
-browser's history.  A portion that is repeated does nothing twice.
+The page of an act asks, says what would become of what is meant, and does it.  A request does as
+much as there is time for.  If more is left then, the page asks about that.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ _QUERIES = {one.name: one for one in QUERIES}
 _PAGE = 50
 #: Characters of a value in a list; in a title, and in what is said of an act.
 _LONGEST, _LONGEST_SAID = 1_000, 300
-#: A browser and a thread of the web server wait for a portion.
-_STEP_SECONDS = 2.0
+#: A browser and a thread of the web server wait for an act at most so long.
+_LONGEST_SECONDS = 10.0
 #: For so long things are counted before somebody is asked.
 _COUNT_SECONDS = 0.15
 
@@ -171,7 +169,7 @@ READING = (
 
 
 def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
-    """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
+    """Ask whether an act is meant; when somebody has said so, do it."""
     operation = OF_ADMIN.get(path["name"])
     if operation is None:
         raise Http404(f"There is no act {path['name']!r}.")
@@ -183,7 +181,7 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if operation.takes("dry_run") and not form.data.get("done"):
+            if operation.takes("dry_run"):
                 shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
@@ -199,29 +197,22 @@ def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:
-    result = _run(visit, form, _STEP_SECONDS)
+    result = _run(visit, form, _LONGEST_SECONDS)
     facts, limit = as_json(result), form.given.get("limit")
     about = ", ".join(text for _, text in form.meant) or "all"
     context = {"visit": visit, "operation": operation, **_told(facts)}
     outcome = render_to_string("admin/celery_reliable/outcome.html", context)
     log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
     visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
-    is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
-    is_short = form.given.get("ids") and not form.data.get("done")
-    if not isinstance(result, Done) or (is_over and is_short):
-        tell = messages.warning if facts.get("problem") else messages.success
-        tell(visit.request, outcome)
+    tell = messages.warning if facts.get("problem") else messages.success
+    tell(visit.request, outcome)
+    if not isinstance(result, Done) or result.is_whole or result.done == limit:
         return redirect(visit.link(ACT_PAGES[operation.name]))
-    tally = form.tally
     if limit:
-        total = min(tally["total"], tally["done"] + limit)
-        form.put(total=total, limit=limit - result.done or "")
-    form.put(**{name: tally[name] + facts[name] for name in ("done", "gone", "failed")})
-    form.put(before=facts["before"], cursor=facts["cursor"])
-    stops = result.unsent or (
-        result.problem and not (result.done or result.failed or result.cursor)
-    )
-    return _render(visit, operation, form, problem=result.problem if stops else "", is_over=is_over)
+        form.put(limit=limit - result.done)
+    # What dies again meanwhile is not meant.
+    form.put(before=result.before, cursor=result.cursor)
+    return _render(visit, operation, form, meant=_run(visit, form, _COUNT_SECONDS, dry_run=True))
 
 
 def _render(
@@ -233,11 +224,10 @@ def _render(
     problem: str = "",
     status: int = 200,
     is_possible: bool = True,
-    is_over: bool = False,
 ) -> HttpResponse:
     facts = {} if meant is None else as_json(meant)
     if isinstance(meant, Done):
-        form.put(before=facts["before"], total=meant.done)
+        form.put(before=meant.before)
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,
@@ -245,8 +235,6 @@ def _render(
         "form": form,
         "meant": shown(form.meant),
         "is_possible": is_possible,
-        "is_exact": facts.get("is_whole", True),
-        "is_over": is_over,
         "back": visit.link(ACT_PAGES[operation.name]),
         "problem": shown(problem, 2_000),
     }

@@ -26,6 +26,7 @@ from celery_reliable.operations import (
     Operation,
     Parameter,
     Right,
+    as_json,
     parse_age,
     printable,
 )
@@ -62,8 +63,6 @@ _TABS = (
 #: What a page sets itself, of an act and of a list.
 _OURS = ("dry_run", "seconds")
 _OF_PAGES = ("cursor", "limit")
-#: How far an act has come, and how far it goes: a page keeps these beside what is given.
-_TALLY = ("done", "gone", "failed", "total")
 #: What is meant, and where it goes on: a page keeps these, and nobody types them.
 _KEPT = ("ids", "all", "group", "before", "cursor")
 #: Fields that say which things are meant, and not what is done to them.  An object id may be an
@@ -211,9 +210,6 @@ class OperationForm(forms.Form):
             is_kept = one.name in _KEPT or (operation.is_act and one.of)
             if is_kept and one.name != "ids":
                 field.widget = forms.HiddenInput()
-        for name in _TALLY if operation.is_act else ():
-            hidden = forms.HiddenInput()
-            self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -221,7 +217,7 @@ class OperationForm(forms.Form):
         return {
             name: value
             for name, value in self.cleaned_data.items()
-            if name not in _TALLY and value is not None and value is not False
+            if value is not None and value is not False
         }
 
     @property
@@ -238,12 +234,7 @@ class OperationForm(forms.Form):
         """Have the form show these values."""
         self.cleaned_data |= values
         for name, value in values.items():
-            self.data[name] = str(value)
-
-    @property
-    def tally(self) -> dict[str, int]:
-        """The counts of the portions so far."""
-        return {name: self.cleaned_data.get(name) or 0 for name in _TALLY}
+            self.data[name] = str(as_json(value))
 
     @property
     def _texts(self) -> dict[str, str]:
