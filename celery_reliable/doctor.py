@@ -313,7 +313,7 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
         return found
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
-    found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
+    found += rights(what, lacks or (), _rule(reliable))
     if _has_error(found):
         return found
     # This reads the format of the namespace first, so the right to read it was checked before.
@@ -360,8 +360,8 @@ def _rights(
     return rights(what, lacks, _rule(reliable))
 
 
-def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
-    return acl_rule(key_prefix + reliable.config.namespace, queues=reliable.app.amqp.queues)
+def _rule(reliable: Reliable) -> tuple[str, ...]:
+    return acl_rule(reliable.config.namespace, queues=reliable.app.amqp.queues)
 
 
 def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
