@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,6 @@ from celery import Celery
 from celery.app.task import Context
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
-from kombu.serialization import registry
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
 from kombu.utils.json import loads
 
@@ -272,39 +270,13 @@ def as_sent(message: Any) -> Envelope:
     """Return the envelope of a message that kombu has delivered."""
     delivery = message.delivery_info or {}
     headers = dict(message.headers or {})
-    envelope = Envelope(
+    return Envelope(
         bytes(str_to_bytes(message.body)),
         message.content_type,
         message.content_encoding,
         {k: v for k, v in headers.items() if k != "compression"},
         properties_to_publish(message.properties or {}),
         *address_of(delivery),
-    )
-    return envelope if "task" in headers else _of_protocol_2(envelope, message)
-
-
-def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
-    """Return a message of Celery's protocol 1 converted to protocol 2, any other one unchanged.
-
-    Protocol 1 has everything in the body, and dead letters are read by their headers.
-    """
-    try:
-        told = message.payload
-        name = registry.type_to_name[envelope.content_type]
-    except Exception:
-        # The consumer reports what it cannot decode.
-        return envelope
-    if not isinstance(told, dict) or not isinstance(told.get("task"), str):
-        return envelope
-    known = {key: told.get(key) for key in (*_HEADERS, *_EMBEDDED)}
-    known["group"] = told.get("group") or told.get("taskset")
-    made = from_request(known, told.get("args") or (), told.get("kwargs") or {}, name)
-    return replace(
-        envelope,
-        body=made.body,
-        content_type=made.content_type,
-        content_encoding=made.content_encoding,
-        headers={**made.headers, **envelope.headers},
     )
 
 

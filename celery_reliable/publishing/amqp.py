@@ -210,9 +210,9 @@ class RecordingAMQP(OpenAMQP):
                 check_limits(message.headers.get("timelimit"))
                 _give_text_id(message)
             if_exists = take_if_exists(name, options, is_known=is_reliable(task))
-            # A message of protocol 1 has no headers to stamp; its claim makes its record.
-            if not is_reliable(task) or not message.headers.get("id"):
+            if not is_reliable(task):
                 return send(producer, name, message, **options)
+            _refuse_protocol_1(name, message)
             reliable = reliable_of(self.app)
             if reliable.is_unprotected:
                 reliable.tell_unprotected()
@@ -304,6 +304,14 @@ def install(app: Celery) -> None:
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
+
+
+def _refuse_protocol_1(name: str, message: Any) -> None:
+    if not message.headers.get("id"):
+        raise ConfigurationError(
+            f"Task {name} was not published: Celery's protocol 1 (task_protocol = 1) has no "
+            "headers, so nobody could recognize the message. Set task_protocol = 2."
+        )
 
 
 def _give_text_id(message: Any) -> None:

@@ -224,7 +224,7 @@ class OrderKeeping:
         try:
             args, kwargs, *_ = request.message.payload
         except Exception:
-            # Of Celery's protocol 1, or of a content that only its process can read.
+            # Of a content that only its process can read.
             return False
         return is_of_object(request.task, order.object_id, args, kwargs)
 

@@ -36,6 +36,7 @@ BAD = {
     "expires": element(headers={"expires": "when it suits"}),
     "wrong arguments": element(b"[[], {}, {}]"),
     "no list": element(b"7"),
+    "protocol 1": element(b'{"task": "project.work", "id": "one", "args": [0]}', headers={}),
     "no JSON": b"no JSON \xff\x1b[31m",
 }
 
@@ -59,6 +60,8 @@ def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
     wrong = found["wrong arguments"]
     assert (wrong.reason.value, wrong.attempts) == ("failed", 1)
     assert "TypeError" in wrong.exception
+    assert found["protocol 1"].name == "project.work"
+    assert "protocol 1" in found["protocol 1"].exception
     # What nobody can read is shown on request, and never replayed.
     unread = found["no JSON"].task_id
     assert (desk.tasks.get(unread).queue, desk.tasks.get(unread).body) == ("celery", REDACTED)
@@ -106,8 +109,7 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
 
 @pytest.mark.full
 def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> None:
-    """Of messages of Celery's first protocol (`task_protocol = 1`), too."""
-    first = project.with_settings(celery={"task_protocol": 1}, reliable={"MAX_LOSSES": 0})
+    first = project.with_settings(reliable={"MAX_LOSSES": 0})
     first.start_worker("one")
     listed = first.task("listed")
     alone = first.send("poison_times", 1, link_error=listed.s())
