@@ -50,8 +50,7 @@ def _ledger_of(conf: Any, config: ReliableConfig, broker_url: str) -> Connector:
         scheme = scheme_of(broker_url)
         raise ConfigurationError(
             f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a "
-            "REDIS_URL (or the CACHE alias of a django-redis cache) that names a Redis server "
-            "which evicts nothing."
+            "REDIS_URL that names a Redis server which evicts nothing."
         )
     if len(split_urls(broker_url)) > 1 and not broker_url.startswith("sentinel://"):
         raise ConfigurationError(
@@ -106,14 +105,6 @@ class Framework:
     def settings(self) -> Mapping[str, object] | None:
         """Return CELERY_RELIABLE, for an app that reads its settings under another namespace."""
         return None
-
-    def connector_of(self, cache: str) -> Connector:
-        """Return how the Redis of a cache is reached.  Raises ConfigurationError."""
-        raise ConfigurationError(
-            f"CACHE={cache!r} names a django-redis alias, but celery_reliable's Django part is not "
-            "loaded. Add 'celery_reliable.contrib.django' to INSTALLED_APPS, or give REDIS_URL "
-            "instead."
-        )
 
     def drop_lost_connections(self) -> None:
         """Let databases be connected anew, as Celery does between tasks."""
@@ -194,7 +185,7 @@ class Reliable:
         """
         config = self.config
         scheme = scheme_of(self.broker_url)
-        return scheme == "memory" and config.redis_url is None and not config.cache
+        return scheme == "memory" and config.redis_url is None
 
     def tell_unprotected(self) -> None:
         """Warn, once, of what `is_unprotected` means."""
@@ -227,8 +218,6 @@ class Reliable:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError if no setting says
         so.
         """
-        if self.config.cache is not None:
-            return self.framework.connector_of(self.config.cache)
         return _ledger_of(self.app.conf, self.config, self.broker_url)
 
     @property

@@ -284,8 +284,7 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
             entry = REDIS_UNFIT
             self_test(careful)
         except LedgerForbidden as exc:
-            namespace = ledger.connector.key_prefix + reliable.config.namespace
-            rule = " ".join(acl_rule(namespace, queues=reliable.app.amqp.queues))
+            rule = " ".join(acl_rule(reliable.config.namespace, queues=reliable.app.amqp.queues))
             return [*found, REDIS_FORBIDS.found(problem=str(exc), rule=rule)]
         except LedgerRefused as exc:
             return [*found, entry.found(problem=str(exc))]

@@ -253,8 +253,6 @@ class Record:
     waiting_for: str = ""
     #: How many places that object had when it began to wait.
     places: int = 0
-    #: The name by which it was published, if a canvas or another task has replaced it; else empty.
-    published_as: str = ""
 
     @property
     def in_line_of(self) -> str:

@@ -206,12 +206,6 @@ _NAMESPACE: Final = that(
     lambda value: isinstance(value, str) and re.fullmatch(r"[^\s{}]+", value),
     "a text that is not empty, without whitespace and braces",
 )
-_ALIAS: Final = or_none(
-    that(
-        lambda value: isinstance(value, str) and value.strip(),
-        "the name of an entry of Django's CACHES",
-    )
-)
 # Probes are run in a folder of their own.
 _FOLDER: Final = or_none(
     that(lambda value: isinstance(value, str) and value.startswith("/"), "an absolute path")
@@ -236,12 +230,9 @@ class ReliableConfig:
         ConfigurationError: a value, or a combination of values, cannot work. It names all of them.
     """
 
-    #: URL of the ledger's Redis. Without it and without `CACHE` that is the broker's; where the
-    #: broker is no Redis, one of the two must be given.
+    #: URL of the ledger's Redis. Without it that is the broker's; where the broker is no Redis, it
+    #: must be given.
     redis_url: str | None = _value(None, or_none(url, "None for the broker's"), is_secret=True)
-    #: Instead of `REDIS_URL`: alias of a django-redis cache whose Redis holds the ledger. Beware:
-    #: `cache.clear()` empties it.
-    cache: str | None = _value(None, _ALIAS)
     #: What every key of the ledger begins with. Projects that share a Redis need one each.
     namespace: str = _value("reliable", _NAMESPACE)
     #: How long a worker that is not heard of keeps its work. A lease is renewed every quarter of
@@ -353,11 +344,6 @@ class ReliableConfig:
 
 def _combination_problems(config: ReliableConfig) -> Iterator[str]:
     lease, sweep, queued = config.lease_seconds, config.sweep_seconds, config.queued_seconds
-    if config.redis_url is not None and config.cache is not None:
-        yield (
-            f"REDIS_URL is {_shown_value('redis_url', config.redis_url)} and CACHE is "
-            f"{config.cache!r}: both say where the ledger is. Remove one of them."
-        )
     if sweep * _PASSES_IN_A_LEASE > lease:
         yield (
             f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare could "

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
@@ -42,8 +41,6 @@ from celery_reliable.publishing import (
 )
 
 __all__ = ["ReliableTask"]
-
-T = TypeVar("T")
 
 _REQUEST = "celery_reliable.request:ReliableRequest"
 #: The control that tells the ledger what is revoked.
@@ -122,20 +119,6 @@ def _counts_losses(request: Any) -> bool:
     with suppress(ImportError, AttributeError, TypeError, ValueError):
         return issubclass(symbol_by_name(request), ReliableRequest)
     return False
-
-
-class shown(Generic[T]):  # noqa: N801 - used as `property` is
-    """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
-
-    All executions in a process share one instance of a task, so the package reads none of these.
-    """
-
-    def __init__(self, read: Callable[[Any], T]) -> None:
-        self._read = read
-        self.__doc__ = read.__doc__
-
-    def __get__(self, task: Any, owner: Any = None) -> T:
-        return self if task is None else self._read(task)  # type: ignore[return-value]
 
 
 class ReliableTask(TaskOptions, CeleryTask):
@@ -233,8 +216,7 @@ class ReliableTask(TaskOptions, CeleryTask):
         `time_to_run_seconds`, `max_losses`, `only_workers`, `prefer_workers`, and of a task with
         places `at_most` may be given here, too (and to `set`, or among the options of an entry of
         the beat schedule): this call's own, in place of the task's.  None: the task's.
-        Raises ConfigurationError for values that cannot work, and warns (ConfigurationWarning) of
-        what is probably misspelt.
+        Raises ConfigurationError for values that cannot work.
 
         With a *task_id* of the caller's, `if_exists` says what becomes of the call when there is a
         task of that id already: ``"keep"`` (nothing is published; the result is that task's, also
@@ -324,19 +306,19 @@ class ReliableTask(TaskOptions, CeleryTask):
     def backend(self, value: Any) -> None:
         self._own_backend = value
 
-    @shown
+    @property
     def attempt(self) -> int:
         """The number of the attempt that runs, which is its fencing token: 1, 2, 3 … per task id.
 
         It grows with every attempt of one id, through losses, retries, replacement and replay.  It
-        is 1 in eager and direct calls.  A value that you assign hides it, in this process.
+        is 1 in eager and direct calls.
         """
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
             return current.claim.attempt
         return 1
 
-    @shown
+    @property
     def seconds_left(self) -> float | None:
         """Seconds until this attempt counts as stuck; None without `time_to_run_seconds`.
 

@@ -55,7 +55,6 @@ _QUICK: dict[str, Any] = {
     "QUEUED_SECONDS": 3,
     "KEEP_ENDED_ONE_IN": 1,
     "REDIS_URL": None,
-    "CACHE": None,
 }
 _LOOK_SECONDS = 0.02
 _LOG_LINES = 30

@@ -118,21 +118,13 @@ API_SETTINGS_WRONG: Final[Entry[None]] = Entry("E004", "api_settings_wrong", "er
     "Each request to the API is answered with an error.")  # fmt: skip
 NO_REDIS: Final[Entry[None]] = Entry("E002", "no_redis", "error",
     "The ledger has no Redis: {problem}",
-    "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
-    "a cache whose BACKEND is django_redis.cache.RedisCache.",
-    NO_START)  # fmt: skip
+    "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django).", NO_START)  # fmt: skip
 UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
     "The broker is {scheme}://, which lives in one process: reliable tasks are published and run "
     "by Celery alone.",
     "This is for tests. Give the tasks a Redis (as the broker or by REDIS_URL) everywhere else.",
     "No promise holds: a killed process takes its tasks along.",
     lambda setup: setup.is_unprotected and not setup.is_eager and {"scheme": setup.scheme},
-)  # fmt: skip
-CACHE_CAN_BE_CLEARED: Final[Entry[Setup]] = Entry("W001", "cache_can_be_cleared", "warning",
-    "The ledger is in the database of the cache {cache!r}: cache.clear() empties it.",
-    "Set REDIS_URL instead of CACHE, at least with another database number.",
-    "cache.clear(), which tests and deployments call, deletes every task.",
-    lambda setup: None if setup.config.cache is None else {"cache": setup.config.cache}
 )  # fmt: skip
 NAME_MISSING: Final[Entry[None]] = Entry("E010", "name_missing", "error",
     "{fault}. Without it {without}.",
@@ -163,7 +155,6 @@ START: Final[tuple[Entry[Setup], ...]] = (
         "{do}, or use another pool, such as --pool threads.",
         "No worker with a prefork pool starts.", _spawns),
     UNPROTECTED,
-    CACHE_CAN_BE_CLEARED,
     Entry("W012", "options_without_base", "warning",
         "Tasks with options of ReliableTask, but another base: {names}.",
         "Give the tasks base=ReliableTask, or leave the options out.",

@@ -77,7 +77,7 @@ class Ledger(Publications, Attempts, Outcomes, Records, Indexes):
         sample_one_in: int = 0,
         is_for_operators: bool = False,
     ) -> None:
-        keys = Keys(connector.key_prefix + namespace)
+        keys = Keys(namespace)
         client = connector.client(reply_timeout_seconds=reply_timeout_seconds, single=single)
         meta = keys.meta if is_for_operators else ""
         self.connector = connector

@@ -1,6 +1,4 @@
-"""How to reach a Redis: by URL (plain, TLS, socket, Sentinel) or by somebody else's connection
-pool.
-"""
+"""How to reach a Redis by its URL: plain, TLS, socket or Sentinel."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ def parsed(url: str) -> Address:
     if scheme not in REDIS_SCHEMES:
         raise ConfigurationError(
             f"The ledger cannot use {shown!r}: it needs a Redis. Give REDIS_URL a redis://, "
-            "rediss://, unix:// or sentinel:// address, or CACHE the alias of a django-redis cache."
+            "rediss://, unix:// or sentinel:// address."
         )
     is_socket = scheme in _SOCKET_SCHEMES
     parts, found = _read(f"{'unix' if is_socket else 'redis'}://{rest}")
@@ -217,24 +215,20 @@ class Connector:
         self,
         make_pool: Callable[..., redis.ConnectionPool],
         shown: str,
-        key_prefix: str = "",
         *,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any],
         has_sentinel: bool = False,
     ) -> None:
         self._make_pool = make_pool
         #: Whether it asks Sentinels for the server.
         self.has_sentinel = has_sentinel
-        given = arguments or {}
         #: Server, user and password, to be compared; None if they may change.  Behind Sentinel the
         #: server is the one that certain Sentinels call by a certain name.
-        self.server = server_of(given)
+        self.server = server_of(arguments)
         #: The number of the database.
-        self.db = int(given.get("db") or 0)
+        self.db = int(arguments.get("db") or 0)
         #: The address without its password, for messages to people.
         self.shown = shown
-        #: What a django-redis alias puts before its keys.
-        self.key_prefix = key_prefix
 
     def client(
         self, *, reply_timeout_seconds: float = REPLY_TIMEOUT_SECONDS, single: bool = False
@@ -255,16 +249,6 @@ class Connector:
             connection.left_open = []
             keep_connection(client, connection)
         return client
-
-    @classmethod
-    def from_pool(cls, pool: redis.ConnectionPool, shown: str, key_prefix: str = "") -> Connector:
-        """Return a connector to the server that *pool* (of a cache, say) is connected to."""
-
-        def make(**options: Any) -> redis.ConnectionPool:
-            kwargs = {**pool.connection_kwargs, **options, "decode_responses": False}
-            return redis.ConnectionPool(connection_class=losing(pool.connection_class), **kwargs)
-
-        return cls(make, shown, key_prefix, arguments=pool.connection_kwargs)
 
 
 def server_of(arguments: Mapping[str, Any]) -> tuple[object, ...] | None:

@@ -315,11 +315,6 @@ class NamedWorkers:
         """Return the same as text, the same for the same workers."""
         return json.dumps(self.as_header(), sort_keys=True)
 
-    @property
-    def is_any_named(self) -> bool:
-        """Whether it names a worker at all."""
-        return bool(self.only or self.prefer or self.run)
-
     def may_run(self, nodename: str) -> bool:
         """Whether a worker of this name may begin what its message says this of."""
         if self.run:

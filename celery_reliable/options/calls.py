@@ -4,16 +4,13 @@ within the same bounds where its message arrives.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning, refuse
+from celery_reliable.exceptions import ConfigurationError, refuse
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.settings import (
     Rule,
-    did_you_mean,
     misfits,
     one_of,
     or_none,
@@ -68,10 +65,6 @@ CALL = "reliable_call"
 #: Whoever can publish could make a task immortal that kills its workers.
 _MOST_LOSSES = 1000
 
-#: How similar a name must be (difflib's ratio) to count as a misspelt option.
-_NEAR = 0.85
-#: Options of a task that nobody else could mean.
-_OF_TASKS = ("dead_letter", "if_open", "object_id", "on_conflict", "once_for_seconds")
 #: The ledger counts in milliseconds, and 0 of them mean no limit.
 _LEAST_SECONDS = 0.001
 
@@ -87,19 +80,9 @@ _CHECKED = {**CALL_OPTIONS, "if_exists": or_none(one_of("keep", "replay_dead", R
 
 
 def check_call(task: Any, options: Mapping[str, Any], *, has_id: bool) -> None:
-    """Raise ConfigurationError for options of a call of *task* that cannot work, and warn of those
-    that are probably misspelt.  *has_id*: the call says which id its task has.
-
-    A call may have any options for Celery, the broker and other packages, so only what is very
-    nearly the name of one of ours is told of.
+    """Raise ConfigurationError for options of a call of *task* that cannot work.  *has_id*: the
+    call says which id its task has.
     """
-    for option in options:
-        if said := _doubt(option):
-            warnings.warn(
-                f"A call of task {task.name} says {option}=..., {said}",
-                ConfigurationWarning,
-                stacklevel=3,
-            )
     _check_values(task.name, options)
     refuse(_useless(task, options, has_id))
 
@@ -184,17 +167,6 @@ def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
         for option, rule in CALL_OPTIONS.items()
         if told.get(option) is not None and not rule(told[option])
     }
-
-
-@lru_cache(maxsize=1024)
-def _doubt(option: str) -> str:
-    """Say what is probably wrong with the name of an option of a call; "" for all others."""
-    if option in _CHECKED:
-        return ""
-    if option in _OF_TASKS:
-        return "which is an option of the task, and not of one call. Give it to the task."
-    question = did_you_mean(option, (*_CHECKED, *_OF_TASKS), _NEAR)
-    return question and f"which is no option. {question}"
 
 
 def in_force(task: Any, option: str, headers: Mapping[str, Any] | None) -> Any:

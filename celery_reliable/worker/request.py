@@ -92,6 +92,8 @@ class ReliableRequest(OpenRequest):
         self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not self.is_ours:
             return
+        if "id" not in message.headers:
+            raise InvalidTaskError("it is of Celery's protocol 1, which has no headers")
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Set to None too: what a sender has put there could pass for a claim, or for the message.
         properties[EARLY] = early and tuple(early)

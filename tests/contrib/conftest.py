@@ -16,7 +16,6 @@ import redis
 from celery import Celery, current_app
 from django.apps import apps
 from django.conf import settings
-from django.core.cache import caches
 from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
@@ -81,22 +80,6 @@ def celery_project(redis_address: str, namespace: str) -> Iterator[Celery]:
         yield app
     app.close()
     before.set_current()
-
-
-@pytest.fixture
-def use_caches() -> Iterator[Any]:
-    """Replace CACHES: `use_caches({"alias": {...}})`."""
-    changed: list[Any] = []
-
-    def use(entries: dict[str, Any]) -> None:
-        override = override_settings(CACHES=entries)
-        override.enable()
-        changed.append(override)
-
-    yield use
-    for override in reversed(changed):
-        caches.close_all()
-        override.disable()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
+from celery.utils import uuid
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
@@ -24,7 +25,7 @@ from django.urls import clear_url_caches
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.contrib.django.rows import RowTask
-from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError, TaskExists
+from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError
 from celery_reliable.model import Claim, State
 from celery_reliable.task import ReliableTask
 from tests.contrib.shelf.models import Book
@@ -87,17 +88,20 @@ def status(book: Any) -> tuple[str, int, Any]:
 # -- publishing
 
 
-def test_who_refuses_what_exists_or_names_no_row_is_told(book: Any, make: Any) -> None:
+def test_who_chooses_an_id_or_names_no_row_is_told(book: Any, make: Any) -> None:
     task = make()
-    task.apply_async((book.pk,), task_id="one")
-
-    with pytest.raises(TaskExists), transaction.atomic():
-        task.apply_async((book.pk,), task_id="one", if_exists="refuse")
+    with pytest.raises(ConfigurationError, match="Leave task_id out"):
+        task.apply_async((book.pk,), task_id="one")
+    # Nor in a canvas, if somebody may have had the id.
+    with pytest.raises(ConfigurationError, match="Leave task_id out"):
+        task.apply_async((book.pk,), task_id="one", group_id="all")
     with pytest.raises(type(book).DoesNotExist):
         task.delay(book.pk + 1)
-
+    assert status(book)[0] == ""
+    task_id = uuid()
+    task.apply_async((book.pk,), task_id=task_id, group_id="all")
     assert status(book)[0] == "waiting"
-    assert book.task_id == "one"
+    assert book.task_id == task_id
 
 
 def test_publishing_lets_the_row_wait_and_sends_when_it_is_committed(book: Any, make: Any) -> None:
@@ -211,15 +215,14 @@ def test_a_task_that_was_replaced_ends_without_an_error(book: Any, make: Any) ->
 
 
 @promise("attempts-of-one-id")
-@pytest.mark.parametrize("task_id", ["one", "two"])
-def test_a_late_attempt_of_a_former_task_takes_no_row(book: Any, make: Any, task_id: str) -> None:
+def test_a_late_attempt_of_a_former_task_takes_no_row(book: Any, make: Any) -> None:
     task = make(lambda task: task.write_row(pages=task.attempt))
-    task.apply_async((book.pk,), task_id="one")
-    epoch = record_of(task, "one").epoch
-    reliable_of(task.app).ledger.cancel("one", epoch=epoch, outcome="")
-    task.apply_async((book.pk,), task_id=task_id)
+    former = task.delay(book.pk).id
+    epoch = record_of(task, former).epoch
+    reliable_of(task.app).ledger.cancel(former, epoch=epoch, outcome="")
+    task_id = task.delay(book.pk).id
     # Its worker froze before the attempt had the row.
-    assert ran(task, book.pk, "one", 3) == {"skipped": task_id}
+    assert ran(task, book.pk, former, 3) == {"skipped": task_id}
     assert status(book) == ("waiting", 0, None)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from celery import Celery, states
 from django.core.checks import run_checks
-from django.db import transaction
 from django.utils import timezone
 
 from celery_reliable import events
@@ -22,7 +20,6 @@ from celery_reliable.contrib.django.tasks import rows
 from celery_reliable.exceptions import RowTaken
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
 from celery_reliable.operations import DeadLetters
-from celery_reliable.task import ReliableTask
 from tests.contrib.test_django_rows import begun, book, make, ran, record_of, status
 from tests.support.promises import promise
 
@@ -49,7 +46,7 @@ def looked_after(task: Any, **options: Any) -> dict[str, int]:
 
 def committed_only(task: Any, book: Any) -> str:
     """As if the publisher had been killed after its commit."""
-    return wait_for(row_of(book), task.name, "chosen", is_new=True, keeps=False)
+    return wait_for(row_of(book), task.name, "chosen", keeps=False)
 
 
 def row_of(book: Any) -> Any:
@@ -200,7 +197,7 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
 
 
 def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
-    wait_for(row_of(book), "shelf.gone", "an-id", is_new=True, keeps=False)
+    wait_for(row_of(book), "shelf.gone", "an-id", keeps=False)
     forget(book)
     assert looked_after(task) == {"failed": 1}
     assert status(book)[0] == "waiting"
@@ -244,90 +241,6 @@ def bury(app: Celery, claim: Claim) -> None:
         claim, Reason.LOST, exception="lost", traceback="", patience_seconds=1
     )
     events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)
-
-
-def published_by_another(task: Any) -> Any:
-    """Publish a task of another name, and return that."""
-
-    @task.app.task(base=ReliableTask, name="shelf.other", shared=False)  # type: ignore[untyped-decorator]
-    def other() -> None: ...
-
-    other.apply_async(task_id="inv-1")
-    return other
-
-
-@pytest.mark.parametrize("is_within", [True, False])
-@pytest.mark.parametrize("ends_as", [states.REVOKED, "dead"])
-def test_a_row_whose_id_is_another_tasks_is_not_settled_by_that(
-    book: Any, task: Any, caplog: pytest.LogCaptureFixture, is_within: bool, ends_as: str
-) -> None:
-    other = published_by_another(task)
-    called: list[int] = []
-    with transaction.atomic() if is_within else nullcontext():
-        task.apply_async((book.pk,), task_id="inv-1")
-        transaction.on_commit(lambda: called.append(1))
-    # What the row is refused is not in the way of others' callbacks.
-    assert called == [1]
-
-    def is_refused() -> None:
-        caplog.clear()
-        forget(book)
-        assert looked_after(task) == {"failed": 1}
-        assert "its id is that of a task shelf.other" in caplog.text
-        assert (status(book)[0], book.task_published_ms) == ("waiting", None)
-        assert record_of(task, "inv-1").name == "shelf.other"
-
-    is_refused()
-    ledger = reliable_of(task.app).ledger
-    if ends_as == "dead":
-        ledger.bury(
-            claimed(other, "inv-1"), Reason.FAILED, exception="no", traceback="", patience_seconds=1
-        )
-        is_refused()
-        DeadLetters(task.app).discard("inv-1")
-    else:
-        epoch = record_of(task, "inv-1").epoch
-        ledger.cancel("inv-1", epoch=epoch, outcome=ends_as, by="an operator")
-        task.backend.store_result("inv-1", None, ends_as)
-    forget(book)
-    assert looked_after(task) == {"published": 1}
-    record = record_of(task, "inv-1")
-    assert record.name == "shelf.count"
-    assert (status(book)[0], book.task_published_ms) == ("waiting", record.published_ms)
-
-
-def test_a_row_that_has_ended_does_not_wait_for_another_task_of_its_id(
-    book: Any, task: Any
-) -> None:
-    published_by_another(task)
-    type(book).objects.filter(pk=book.pk).update(
-        task_id="inv-1", task_name=task.name, task_status="failed"
-    )
-    assert looked_after(task, task_ids=["inv-1"]) == {}
-    assert status(book)[0] == "failed"
-
-
-def test_what_has_replaced_the_task_of_a_row_is_that_rows(book: Any, task: Any) -> None:
-    task.apply_async((book.pk,), task_id="inv-1")
-    ledger = reliable_of(task.app).ledger
-    claim = claimed(task, "inv-1")
-    ledger.record(
-        TaskRef("inv-1", "shelf.other"),
-        epoch=ledger.senders.new_epoch(1),
-        state=State.QUEUED,
-        due_in_ms=60_000,
-        message="{}",
-        claim=claim,
-        patience_seconds=1,
-    )
-    record = record_of(task, "inv-1")
-    assert (record.name, record.published_as) == ("shelf.other", "shelf.count")
-    # Its publisher was killed before it could note the time.
-    type(book).objects.filter(pk=book.pk).update(task_published_ms=None)
-    forget(book)
-    assert looked_after(task) == {}
-    book.refresh_from_db()
-    assert book.task_published_ms == record.published_ms
 
 
 def test_the_doctor_reports_rows_that_nobody_looks_after(book: Any, task: Any) -> None:

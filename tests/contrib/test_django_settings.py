@@ -1,4 +1,4 @@
-"""What Django's settings and caches are to the package, what `manage.py check` says of them, and
+"""What Django's settings are to the package, what `manage.py check` says of them, and
 what Celery gives tasks of a Django project.
 """
 
@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import textwrap
 from io import StringIO
-from typing import Any
 
 import pytest
-import redis
 from celery import Celery, current_app
-from django.core.cache import caches
 from django.core.checks import run_checks
 from django.core.management import call_command
 from django.test.utils import override_settings
@@ -19,10 +16,7 @@ from django.test.utils import override_settings
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django import project
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.model import Reason
 from tests.support.processes import run_python
-
-RedisCache = "django_redis.cache.RedisCache"
 
 
 def found(**reliable: object) -> list[tuple[str, str]]:
@@ -34,15 +28,6 @@ def found(**reliable: object) -> list[tuple[str, str]]:
         for one in messages
         if "celery_reliable" in str(one.id) and one.id != "celery_reliable.W031"
     ]
-
-
-def reliable(app: Celery, **settings: object) -> Any:
-    """What a fresh app has of ours under these settings."""
-    fresh = Celery("fresh", broker=app.conf.broker_url, set_as_current=False)
-    with override_settings(CELERY_RELIABLE=settings):
-        made = reliable_of(fresh)
-        assert made.config
-    return made
 
 
 def test_settings_that_nobody_would_read_are_told(celery_project: Celery, namespace: str) -> None:
@@ -63,68 +48,6 @@ def test_the_settings_are_djangos_but_for_an_app_that_has_its_own(
     other = Celery("other", broker=celery_project.conf.broker_url, set_as_current=False)
     other.conf.reliable = {"NAMESPACE": "own"}
     assert reliable_of(other).config.namespace == "own"
-
-
-@pytest.mark.parametrize(
-    ("entry", "prefix"),
-    [
-        ({}, ":1:"),
-        ({"KEY_PREFIX": "shop", "VERSION": 3}, "shop:3:"),
-        ({"KEY_FUNCTION": lambda key, prefix, version: f"my-{key}"}, "my-"),
-    ],
-)
-def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
-    celery_project: Celery,
-    namespace: str,
-    use_caches: Any,
-    redis_address: str,
-    shared_redis: redis.Redis,
-    entry: dict[str, Any],
-    prefix: str,
-) -> None:
-    location = f"redis://{redis_address}/0"
-    use_caches({"default": {"BACKEND": RedisCache, "LOCATION": location, **entry}})
-    made = reliable(celery_project, CACHE="default", NAMESPACE=namespace)
-
-    made.ledger.bury_message(
-        "one", Reason.FAILED, exception="", traceback="", message="{}", name="shop.bill"
-    )
-
-    keys = [key.decode() for key in shared_redis.keys("*")]
-    assert f"{{{prefix}{namespace}:0}}:task:one" in keys
-    assert made.ledger.count_dead() == 1
-    # The cache's own wildcard leaves the ledger alone.
-    caches["default"].set("mine", 1)
-    caches["default"].delete_pattern("*")
-    assert made.ledger.count_dead() == 1
-    made.ledger.close()
-
-
-def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
-    celery_project: Celery, use_caches: Any
-) -> None:
-    backend = "django.core.cache.backends.locmem.LocMemCache"
-    use_caches({"default": {"BACKEND": backend}})
-
-    for alias in ("default", "none"):
-        with pytest.raises(ConfigurationError, match="REDIS_URL instead") as caught:
-            reliable(celery_project, CACHE=alias).connector()
-        assert "no django-redis cache" in str(caught.value)
-    # The current app has read its settings; Django's checks ask a project that starts.
-    Celery("started", broker="redis://127.0.0.1:1/0")
-    said = ("celery_reliable.E002", f"The ledger has no Redis: {caught.value}")
-    assert said in found(CACHE="none")
-
-
-def test_checks_warn_that_a_cache_can_be_cleared(
-    celery_project: Celery, use_caches: Any, redis_address: str
-) -> None:
-    use_caches({"default": {"BACKEND": RedisCache, "LOCATION": f"redis://{redis_address}/0"}})
-
-    ((name, message),) = found(CACHE="default")
-
-    assert name == "celery_reliable.W001"
-    assert "cache.clear()" in message
 
 
 def test_checks_of_a_project_without_an_app_look_at_the_settings_only(

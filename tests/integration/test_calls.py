@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from celery import chain, group
 
-from celery_reliable import ConfigurationError, TaskExists
+from celery_reliable import TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
@@ -180,11 +180,3 @@ def test_a_stuck_attempt_is_taken_and_one_that_is_touched_is_kept(shared: Projec
     assert not shared.effects.overlaps()
     for result in (stuck, touching):
         wait_until_gone(shared.redis, result.id)
-
-
-def test_a_message_without_headers_is_refused(project: Project) -> None:
-    first = project.with_settings(celery={"task_protocol": 1})
-
-    with pytest.raises(ConfigurationError, match="task_protocol to 2"):
-        first.send("work", 0)
-    assert first.send("plain_work", 0)

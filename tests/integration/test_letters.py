@@ -36,6 +36,7 @@ BAD = {
     "expires": element(headers={"expires": "when it suits"}),
     "wrong arguments": element(b"[[], {}, {}]"),
     "no list": element(b"7"),
+    "protocol 1": element(b'{"task": "project.work", "id": "one", "args": [0]}', headers={}),
     "no JSON": b"no JSON \xff\x1b[31m",
 }
 
@@ -59,6 +60,8 @@ def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
     wrong = found["wrong arguments"]
     assert (wrong.reason.value, wrong.attempts) == ("failed", 1)
     assert "TypeError" in wrong.exception
+    assert found["protocol 1"].name == "project.work"
+    assert "protocol 1" in found["protocol 1"].exception
     # What nobody can read is shown on request, and never replayed.
     unread = found["no JSON"].task_id
     assert (desk.tasks.get(unread).queue, desk.tasks.get(unread).body) == ("celery", REDACTED)

@@ -46,7 +46,7 @@ def test_every_setting_can_be_given():
     config = ReliableConfig.from_mapping(given)
 
     expected = {name.lower(): value for name, value in given.items()}
-    assert dataclasses.asdict(config) == {**expected, "cache": None}
+    assert dataclasses.asdict(config) == expected
 
 
 def test_an_unknown_name_suggests_the_near_one():
@@ -68,7 +68,6 @@ def test_an_unknown_name_suggests_the_near_one():
         ("OUTBOX", 1, "True or False"),
         ("NAMESPACE", "a{b}", "braces"),
         ("NAMESPACE", "a\n", "whitespace"),
-        ("CACHE", " ", "CACHES"),
         ("REDIS_URL", "localhost:6379", "redis://"),
     ],
 )
@@ -82,10 +81,6 @@ def test_a_value_that_cannot_work_is_named_with_what_is_expected(name, value, ex
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {"REDIS_URL": "redis://localhost", "CACHE": "default"},
-            ["REDIS_URL is 'redis://localhost'", "CACHE is 'default'", "Remove one"],
-        ),
         (
             {"SWEEP_SECONDS": 4, "LEASE_SECONDS": 10},
             ["SWEEP_SECONDS is 4", "LEASE_SECONDS is 10", "at most 2.5", "at least 16"],

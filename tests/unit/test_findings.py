@@ -88,7 +88,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({}, {}, {}, []),
         # Where the ledger is.
         ({}, {}, {"is_redis": False, "is_unprotected": True}, ["warning unprotected"]),
-        ({}, {}, {"cache": "tasks"}, ["warning cache_can_be_cleared"]),
         ({}, {}, {"start_method": "spawn"}, ["error pool_does_not_fork"]),
         # A limit that ends the attempt first, wherever it is set.
         ({**TTR, "time_limit": 30.0}, {}, {}, ["warning time_limit_before_time_to_run"]),

@@ -126,8 +126,13 @@ def test_an_attribute_that_would_disarm_something_is_refused(name: str) -> None:
 def test_a_misspelt_option_is_told_with_the_near_name() -> None:
     with pytest.warns(ConfigurationWarning, match=r"says objectid='order'.*mean 'object_id'\?"):
         define(objectid="order")
-    with pytest.warns(ConfigurationWarning, match="an option of the task, and not of one call"):
-        _call(define(), on_conflict="fail")
+
+
+def test_a_message_without_headers_is_not_published() -> None:
+    task = define()
+    task.app.conf.task_protocol = 1
+    with pytest.raises(ConfigurationError, match="task_protocol to 2"):
+        task.delay()
 
 
 def test_options_of_ours_on_a_task_of_another_base_are_seen() -> None:

@@ -1,4 +1,4 @@
-"""The Django app. It tells the package where Django's settings and caches are."""
+"""The Django app. It tells the package where Django's settings are."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
-from django.core.cache import InvalidCacheBackendError, caches
 from django.db import connections
 
 from celery_reliable import app
 from celery_reliable.contrib.django.checks import SERVER_TAG, check_project, check_servers
 from celery_reliable.contrib.django.project import project_app, remember_app
-from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import UnseenRows
-from celery_reliable.ledger import Connector
 from celery_reliable.log import logger
 from celery_reliable.signals import dead_letter_replayed, task_buried, task_lost
 
@@ -34,7 +31,7 @@ class CeleryReliableConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell the package where its settings and caches are, and register the checks."""
+        """Tell the package where its settings are, and register the checks."""
         remember_app()
         app.Reliable.framework = _Django()
         # A signal promises no delivery.  What nobody receives is written by the next run of the
@@ -66,23 +63,6 @@ class _Django(app.Framework):
 
     def settings(self) -> Any:
         return getattr(settings, "CELERY_RELIABLE", None)
-
-    def connector_of(self, cache: str) -> Connector:
-        try:
-            client = caches[cache].client
-            pool = client.get_client(write=True).connection_pool
-        except (InvalidCacheBackendError, AttributeError, NotImplementedError) as exc:
-            raise ConfigurationError(
-                f"CACHE in CELERY_RELIABLE is {cache!r}, no django-redis cache on one Redis server "
-                f"({exc or type(exc).__name__}). Name an entry of CACHES ({', '.join(caches)}) "
-                "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL instead."
-            ) from exc
-        return Connector.from_pool(
-            pool,
-            shown=f"the Redis of the cache {cache!r}",
-            # The cache itself makes the prefix: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
-            key_prefix=str(client.make_key("")),
-        )
 
     def drop_lost_connections(self) -> None:
         for connection in connections.all(initialized_only=True):

@@ -51,11 +51,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='document',
-            name='task_published_ms',
-            field=models.BigIntegerField(editable=False, null=True, verbose_name='published (ms)'),
-        ),
-        migrations.AddField(
-            model_name='document',
             name='task_result',
             field=models.JSONField(editable=False, encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name="task's result"),
         ),

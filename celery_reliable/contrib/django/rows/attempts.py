@@ -201,8 +201,7 @@ def _begin(task: Any, query: Any, task_id: str | None) -> Any:
         live = None
     if live is None and (task_id is None or task.request.is_eager):
         # Nobody has published it, or whoever did waits for it here.
-        is_new = task_id is None
-        task_id = wait_for(query, task.name, task_id or uuid(), is_new=is_new, keeps=False)
+        task_id = wait_for(query, task.name, task_id or uuid(), keeps=False)
     attempt, losses = (live.claim.attempt, live.claim.losses) if live is not None else (1, 0)
     for _ in range(_MOST_LOOKS):
         row = query.get()
@@ -211,9 +210,9 @@ def _begin(task: Any, query: Any, task_id: str | None) -> Any:
             return row
         if not is_same and row.task_status in OPEN:
             break
-        # Attempts of an earlier task with the same id may have any number: then the row cannot tell
-        # which of two is the later one, and the ledger is asked, after the row was read.
-        is_next = is_same and row.task_attempt < attempt and row.task_published_ms == 0
+        # Else the row cannot tell which of two attempts is the later one, and the ledger is asked,
+        # after the row was read.
+        is_next = is_same and row.task_attempt < attempt
         if not is_next and live is not None and not is_current(reliable_of(task.app).ledger, live):
             break
         values = {
@@ -222,7 +221,6 @@ def _begin(task: Any, query: Any, task_id: str | None) -> Any:
             "task_id": task_id,
             "task_attempt": attempt,
             "task_losses": losses,
-            "task_published_ms": row.task_published_ms if is_same else 0,
             "task_writer": row.task_writer + 1,
             "task_ended_at": None,
             "task_result": None,

@@ -30,7 +30,6 @@ __all__ = [
     "is_row",
     "missed",
     "not_seen_for",
-    "note_published",
     "taken",
     "wait_for",
 ]
@@ -108,9 +107,6 @@ class TaskRow(models.Model):
     #: The number of the attempt that began last, and how many were lost.
     task_attempt = models.PositiveIntegerField("attempt", default=0, editable=False)
     task_losses = models.PositiveIntegerField("losses", default=0, editable=False)
-    #: When the ledger recorded the row's publication, in ms of the ledger's clock. Null: not known.
-    #: 0: the id is new, so whatever the ledger knows of it belongs to this publication.
-    task_published_ms = models.BigIntegerField("published (ms)", null=True, editable=False)
     #: Grows with whoever may write the row: each publication, each attempt.  It is the fence.
     task_writer = models.PositiveBigIntegerField("writer", default=0, editable=False)
     #: When the row's task was last known to be on its way; null when nothing is to come.
@@ -192,11 +188,9 @@ def all_rows(model: Any) -> Any:
     return model._base_manager.using(router.db_for_write(model))
 
 
-def wait_for(row: Any, task_name: str, task_id: str, *, is_new: bool, keeps: bool) -> str:
+def wait_for(row: Any, task_name: str, task_id: str, *, keeps: bool) -> str:
     """Let a row wait for a task, and return the task's id; with *keeps* the id of the task that it
     waits for already, if it does.  Raises the model's DoesNotExist.
-
-    *is_new*: no earlier task had this id.
     """
     rows = row.exclude(task_status__in=OPEN, **({} if keeps else {"task_id": task_id}))
     if rows.update(
@@ -205,7 +199,6 @@ def wait_for(row: Any, task_name: str, task_id: str, *, is_new: bool, keeps: boo
         task_id=task_id,
         task_attempt=0,
         task_losses=0,
-        task_published_ms=0 if is_new else None,
         task_writer=F("task_writer") + 1,
         task_started_at=None,
         task_ended_at=None,
@@ -214,17 +207,7 @@ def wait_for(row: Any, task_name: str, task_id: str, *, is_new: bool, keeps: boo
         task_effects={},
     ):
         return task_id
-    found = str(row.get().task_id)
-    if found == task_id:
-        # The task may have ended already, and is then published once more.
-        row.filter(task_id=task_id).update(task_published_ms=None)
-    return found
-
-
-def note_published(row: Any, task_id: str, published_ms: int) -> None:
-    """Note when the ledger recorded the publication of a chosen id."""
-    rows = row.filter(task_id=task_id).exclude(task_published_ms=0)
-    rows.update(task_published_ms=published_ms)
+    return str(row.get().task_id)
 
 
 def taken(row: Any) -> RowTaken:

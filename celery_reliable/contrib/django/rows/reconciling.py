@@ -27,14 +27,13 @@ from celery_reliable.contrib.django.rows.model import (
     ended,
     is_row,
     not_seen_for,
-    note_published,
 )
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import one_line
 from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
 from celery_reliable.ledger import Look
 from celery_reliable.log import logger
-from celery_reliable.model import EndedTask, Reason, Record, State
+from celery_reliable.model import Reason, State
 
 __all__ = ["look_after_rows", "row_models", "unseen_rows"]
 
@@ -100,21 +99,6 @@ def look_after_rows(
     return report
 
 
-def _is_of(row: TaskRow, published_ms: int) -> bool:
-    """Whether what was published then is this row's task, and no earlier one with its id."""
-    return row.task_published_ms is not None and published_ms >= row.task_published_ms
-
-
-def _has(row: TaskRow, record: Record | EndedTask) -> bool:
-    """Whether the record with the row's id is of a task that the row may mean: a chosen id may be
-    another task's.
-    """
-    # An id that Celery made is nobody else's, and a replacement keeps the time.
-    if row.task_published_ms in (0, record.published_ms):
-        return True
-    return row.task_name in (record.name, getattr(record, "published_as", ""))
-
-
 def _at_hand(model: Any, rows: list[TaskRow]) -> list[TaskRow]:
     """Return the rows that can be written now.  A process may have frozen in its effect, which
     locks the row: whoever waited for that would be missing for all others, each time.
@@ -137,8 +121,7 @@ def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, in
     looks = reliable_of(app).ledger.look_all([row.task_id for row in rows])
     seen = []
     for row, look in zip(rows, looks, strict=True):
-        # While the id is another task's, the ledger knows nothing of the row's, and refuses it.
-        verdict = _verdict(app, row, look if look is not None and _has(row, look.record) else None)
+        verdict = _verdict(app, row, look)
         if verdict is None:
             seen.append(row.pk)
             continue
@@ -165,16 +148,12 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
         if state in (None, State.DEAD) or row.task_status == TaskStatus.SUCCEEDED:
             return None
         return "waiting", {**WAITING, "task_ended_at": None}
-    if look is None or (state is State.DEAD and not _is_of(row, look.record.published_ms)):
-        # The record, if there is one, is the dead letter of an earlier task with the same id.
+    if look is None:
         return _without_record(app, row)
     losses = {"task_losses": look.record.losses}
     if state is State.DEAD:
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
         return "ended", ended(status, error=look.exception) | losses
-    if row.task_published_ms is None:
-        of_row = all_rows(type(row)).filter(pk=row.pk)
-        note_published(of_row, row.task_id, look.record.published_ms)
     is_over = state is not State.RUNNING or look.record.attempt > row.task_attempt
     if row.task_status == TaskStatus.RUNNING and is_over:
         return "waiting", WAITING | losses
@@ -199,32 +178,14 @@ def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
 
 
 def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:
-    """Return how the row's publication ended, and its result; PENDING where that is in doubt.
-
-    An earlier task with the same id may have left a result and a history, too.
-    """
-    if row.task_published_ms is None:
-        return states.PENDING, None
-    ledger = reliable_of(app).ledger
-    kept = ledger.ended_task(row.task_id)
+    """Return how the row's task ended, and its result; PENDING where nobody knows."""
     stored, state, result = task.AsyncResult(row.task_id), states.PENDING, None
     # Where results are not stored.
     with suppress(NotImplementedError):
         state, result = str(stored.state), stored.result
-    if kept is not None and not _has(row, kept) and _is_of(row, kept.published_ms):
-        # Another task has had the id since, and what Celery has stored is that one's.
-        return states.PENDING, None
-    if kept is not None and kept.outcome in _STATUS_OF and _is_of(row, kept.published_ms):
+    kept = reliable_of(app).ledger.ended_task(row.task_id)
+    if kept is not None and kept.outcome in _STATUS_OF:
         return kept.outcome, result if state == kept.outcome else None
-    if row.task_published_ms == 0:
-        return state, result
-    generation = ledger.passes.meta().get("generation")
-    if generation is None or int(generation) > row.task_published_ms:
-        # The server may have lost the record of a task that has not ended.
-        return states.PENDING, None
-    if not row.task_attempt and state not in (states.FAILURE, states.REVOKED):
-        # It has ended, and no attempt of it has succeeded: this result is an earlier task's.
-        return states.REVOKED, None
     return state, result
 
 

@@ -11,24 +11,21 @@ from typing import Any
 from celery import Celery
 from celery.utils import uuid
 from django.apps import apps
-from django.db import Error as DatabaseError
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import (
     TaskRow,
     all_rows,
     is_row,
-    note_published,
     wait_for,
 )
-from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists, refuse
+from celery_reliable.exceptions import ConfigurationError, ReliableError, refuse
 from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
-from celery_reliable.options import REFUSE, resolve_object_id, signature_of_run
+from celery_reliable.options import resolve_object_id, signature_of_run
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
 
@@ -92,10 +89,10 @@ class RowTask(ReliableTask):
         where there is none.
 
         What the broker or the ledger refuses is logged and not raised: the row is there, and
-        `look_after_rows` publishes it, without the options of this call; where the id is that of a
-        task of another name, as soon as that is gone.  A call with a ``link``, or in a canvas,
-        raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a transaction, as
-        that has committed.  Raises the model's DoesNotExist, too.
+        `look_after_rows` publishes it, without the options of this call.  A call with a ``link``,
+        or in a canvas, raises it: within a transaction, as that has committed.  Raises the model's
+        DoesNotExist, too, and ConfigurationError for a *task_id* of the caller's: by the id the row
+        recognizes its task, so no other task may have had it.
         """
         publish, live = super().apply_async, running.get()
         # An attempt of this very task publishes itself again.
@@ -104,25 +101,24 @@ class RowTask(ReliableTask):
         if self.app.conf.task_always_eager or is_own:
             return publish(args, kwargs, task_id, producer, link, link_error, shadow, **options)
         row = self._row_of_call(args or (), kwargs or {})
-        asked = task_id or uuid()
         # Canvases choose ids too, but always new ones.
-        is_new = (task_id is None or is_member(options)) and looks_used_once(asked)
+        if task_id is not None and not (is_member(options) and looks_used_once(task_id)):
+            raise ConfigurationError(
+                f"task_id={task_id!r} of a call of task {self.name}: a task with a row gets a new "
+                "id, which the row has. Leave task_id out. Nothing was published."
+            )
+        asked = task_id or uuid()
         # One UPDATE, in the user's transaction where there is one.
-        waits_for = wait_for(row, self.name, asked, is_new=is_new, keeps=self.if_open == "keep")
+        waits_for = wait_for(row, self.name, asked, keeps=self.if_open == "keep")
         if waits_for != asked:
             return self.AsyncResult(waits_for)
 
         def send(producer: Any = None) -> None:
             try:
                 publish(args, kwargs, asked, producer, link, link_error, shadow, **options)
-                if not is_new:
-                    self._note_published(row, asked)
             except (ReliableError, OperationalError) as exc:
-                # Without the option, the id is a task's of another name, and the row can wait: what
-                # is raised on commit keeps the callbacks of others from running.
-                is_asked_for = isinstance(exc, TaskExists) and options.get("if_exists") == REFUSE
                 # The row does not know what follows the task.
-                if is_asked_for or link or link_error or is_member(options):
+                if link or link_error or is_member(options):
                     raise
                 logger.warning("row_not_published name=%s id=%s error=%s", self.name, asked, exc)
 
@@ -140,25 +136,8 @@ class RowTask(ReliableTask):
         except (ReliableError, OperationalError) as exc:
             logger.warning("row_not_published name=%s id=%s error=%s", self.name, row.task_id, exc)
             return False
-        self._note_published(self.row_of(row.pk), row.task_id)
         logger.warning("row_published name=%s id=%s", self.name, row.task_id)
         return True
-
-    def _note_published(self, row: Any, task_id: str) -> None:
-        """Note in the row when its chosen id was published, as the id may have had another task.
-
-        What goes wrong is only logged: `look_after_rows` notes the same.
-        """
-        reliable = reliable_of(self.app)
-        if reliable.is_unprotected:
-            return
-        try:
-            (look,) = reliable.ledger.look_all([task_id])
-            # One that has ended already has taken the row, and its id may be another's by now.
-            if look is not None and self.name in (look.record.name, look.record.published_as):
-                note_published(row, task_id, look.record.published_ms)
-        except (ReliableError, DatabaseError) as exc:
-            logger.warning("row_not_written name=%s id=%s error=%s", self.name, task_id, exc)
 
     @property
     def row(self) -> Any:
