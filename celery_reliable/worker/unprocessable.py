@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -68,7 +69,7 @@ class Unprocessable:
             self._bury(message, error, partial(own.on_unknown_message, c, body, message))
 
         def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
-            name = _headers_of(message).get("task")
+            name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
             drop = partial(own.on_unknown_task, c, body, message, exc)
             # Of an unknown task Celery itself sends the event task-failed.
@@ -147,7 +148,7 @@ class Unprocessable:
         """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
         copy, whose task Celery would otherwise mark as failed.
         """
-        told = _headers_of(message)
+        told = _told(message)
         task_id = str(told.get("id") or f"unreadable-{os.urandom(8).hex()}")
         name = str(told.get("task") or "")
         early: EarlyClaim | None = noted(message, "claim")
@@ -235,8 +236,15 @@ class Unprocessable:
             dispatcher.send(kind, **fields)
 
 
-def _headers_of(message: Any) -> dict[str, Any]:
-    return message.headers if isinstance(message.headers, dict) else {}
+def _told(message: Any) -> dict[str, Any]:
+    """Return what names a message's task: its headers, or its body under protocol 1."""
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    if "task" in headers:
+        return headers
+    # Whatever decoding raises.
+    with suppress(Exception):
+        return message.payload if isinstance(message.payload, dict) else {}
+    return headers
 
 
 def _envelope(message: Any) -> Envelope:
