@@ -103,7 +103,6 @@ QUERIES = (
         "workers",
         (Command("workers"),),
         "workers",
-        {"unacked": True},
         noun="worker",
     ),
     Operation(

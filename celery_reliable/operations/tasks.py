@@ -15,7 +15,7 @@ from celery_reliable.ledger import Look, answers, death_of
 from celery_reliable.ledger import Run as LedgerRun
 from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.dead_letters import LetterGroups
-from celery_reliable.operations.history import Happenings, noted
+from celery_reliable.operations.history import noted
 from celery_reliable.operations.listing import EVERYTHING, Filter, Kind, Page, Position, Walk
 from celery_reliable.operations.messages import message_view
 from celery_reliable.operations.operation import (
@@ -41,10 +41,6 @@ from celery_reliable.operations.waits import Situation, absent, ended
 from celery_reliable.recovery import call_off_task, stored_task
 
 __all__ = ["Revocations", "Runs", "Tasks", "UnknownRun"]
-
-#: What the ledger refuses, as the log calls it and as the flight record does.
-_REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
-_MOST_REFUSALS = 20
 
 _MOST_RUNS = 50
 
@@ -73,27 +69,13 @@ class Tasks(Part):
         Raises kombu's errors, too: it looks at its queue and at what workers were delivered, as far
         as that is cheap.  A message deep in a long queue is only known to be in it.
         """
-        view = self._get(id_, arguments)
-        # What was refused changes no record, and so stands in none.
-        found = Happenings(self.app, self.ledger).page(
-            kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS
-        )
-        refused = [
-            Entry(one.at, _REFUSALS[one.kind], int(one.about.get("attempt") or 0), one.sentence)
-            for one in found
-            if one.task_id == id_
-        ]
-        entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
-        return replace(view, history=tuple(entries))
-
-    def _get(self, task_id: str, with_arguments: bool) -> TaskInFull:
         facts: dict[str, Any] = {}
         before = None
         # It may go on while its message is looked for.
         for _ in range(2):
-            found, now_ms = self.ledger.look(task_id)
+            found, now_ms = self.ledger.look(id_)
             if found is None:
-                return self._ended(task_id)
+                return self._ended(id_)
             look, record = found, found.record
             if before != (record.state, record.token):
                 before = record.state, record.token
@@ -103,7 +85,7 @@ class Tasks(Part):
         if record.state is State.RUNNING:
             begun_at = moment(record.claimed_ms)
             history.append(Entry(begun_at, "started", record.attempt, "", record.owner, record.pid))
-        more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
+        more: dict[str, Any] = message_view(record, with_arguments=arguments)
         if (letter := look.letter) is not None:
             death = death_of(letter)
             more["death"] = death if death.cause else None

@@ -148,10 +148,7 @@ _TABLES: dict[type, Table] = {
     Worker: Table(
         ("worker", "condition", "claims", "witness"),
         ("runs",),
-        (
-            *("pid", "pool", "queues", "slots", "running", "unacked", "cause"),
-            *("no_witness", "suspect"),
-        ),
+        (*("pid", "pool", "queues", "slots", "running", "cause", "no_witness", "suspect"),),
     ),
     Order: Table(("id", "kind", "in_force", "waiting", "heard"), ("sentence",)),
     Run: Table(("run", "begun_at", "missing"), ("sentence",)),

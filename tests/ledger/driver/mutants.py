@@ -209,7 +209,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "publish": 0.3, "late": 0.05},
         },
         n_worlds=400,
-        tried_first=306,
+        tried_first=419,
     ),
     "suspended": Mutant(
         "a lease is measured by a clock that stands still while the machine is suspended",
