@@ -211,7 +211,7 @@ class Walk:
         wanted: those that fit.
         now_ms: the ledger's time, from which ages are reckoned.
         kind: only these; None: all but dead letters.
-        groups: of dead letters only those of these groups, by their ids; None: of all.
+        group: of dead letters only those of this group, by its id; empty: of all.
         is_latest_first: of dead letters; else the oldest.
         until_ms: no letter that was buried later.
         place: where to begin.
@@ -225,7 +225,7 @@ class Walk:
     wanted: Filter = EVERYTHING
     now_ms: int = 0
     kind: Kind | None = None
-    groups: Sequence[str] | None = None
+    group: str = ""
     is_latest_first: bool = False
     until_ms: int | None = None
     place: Position | None = None
@@ -281,12 +281,9 @@ class Walk:
                 "is_latest_first": self.is_latest_first,
                 "until_ms": self.until_ms,
             }
-            if self.groups is None:
-                return ledger.letters_after(place, limit, **order)
-            of = ledger.groups.letters_of
-            several = [one for each in self.groups for one in of(each, place, limit, **order)]
-            several.sort(key=lambda one: one[::-1], reverse=self.is_latest_first)
-            return several[:limit]
+            if self.group:
+                return ledger.groups.letters_of(self.group, place, limit, **order)
+            return ledger.letters_after(place, limit, **order)
         found: list[tuple[str, int]] = []
         if place is None or place.ms == _RUNNING_MS:
             if self.kind in (None, Kind.RUNNING):
@@ -307,13 +304,13 @@ class Walk:
         ]
 
     def _is_meant(self, look: Look, ms: int) -> bool:
-        """Whether it is of the kind, and of one of the groups."""
+        """Whether it is of the kind, and of the group."""
         kind, state = self.kind, look.record.state
         if kind is Kind.DEAD:
             letter = look.letter
             if letter is None or letter.buried_ms != ms:
                 return False
-            return self.groups is None or letter.group.id in self.groups
+            return self.group in ("", letter.group.id)
         if (state is State.RUNNING) != (ms == _RUNNING_MS):
             # What runs with a limit came before.
             return False

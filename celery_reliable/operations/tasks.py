@@ -123,30 +123,25 @@ class Tasks(Part):
         *,
         state: Annotated[Kind | None, Param("The state of the task.")] = None,
         group: Annotated[str, Param("The dead letters of this group (its id).")] = "",
-        is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
-        Dead letters are listed with the state dead, the oldest first.
+        Dead letters are listed with the state dead, the latest first.
 
         Args:
             filter_: only what fits.
             state: None: all but dead letters.
             group: of dead letters.
-            is_latest_first: of dead letters.
             limit: at most so many.
             cursor: where a page before has ended.
 
         Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
         has an object and which workers live is not looked at.
         """
-        groups, known = [group] if group else None, LetterGroups(self.app, self.ledger)
         if group:
-            known.get(group)
-        elif state is Kind.DEAD:
-            groups = known.fitting(filter_)
+            LetterGroups(self.app, self.ledger).get(group)
         now_ms = self.ledger.numbers().now_ms
         orders = self.ledger.orders.read()
         walk = Walk(
@@ -155,8 +150,8 @@ class Tasks(Part):
             filter_,
             now_ms,
             kind=state,
-            groups=groups,
-            is_latest_first=is_latest_first,
+            group=group,
+            is_latest_first=True,
             place=Position.of(cursor),
         )
 
