@@ -218,7 +218,6 @@ class Bulk(Part):
         if chosen.group:
             LetterGroups(self.app, self.ledger).get(chosen.group)
         return Walk(
-            self.app,
             self.ledger,
             chosen.wanted,
             before_ms,

@@ -145,7 +145,6 @@ class Tasks(Part):
         now_ms = self.ledger.numbers().now_ms
         orders = self.ledger.orders.read()
         walk = Walk(
-            self.app,
             self.ledger,
             filter_,
             now_ms,

@@ -113,10 +113,6 @@ def test_lists_by_filter(project: Project, desk: Desk) -> None:
     assert ids(kind=Kind.WAITING) == {parked.id}
     assert ids(Filter(older_than_seconds=3600)) == set()
     assert len(ids()) == 5
-    about = project.send("locked_gate", "contract 7", "door")
-    project.send("locked_gate", "contract 8", "door")
-    key = desk.objects.key_of("project.locked_gate", "contract 7")
-    assert ids(Filter(object_id=key)) == {about.id}
 
 
 def test_what_lost_its_message_waits_to_be_sent(project: Project, desk: Desk) -> None:
