@@ -31,8 +31,6 @@ _DEFAULT_RATE = 100.0
 _MOST_EXAMPLES = 5
 #: A second, where nobody says how many: more than anything could do.
 _NO_RATE = 1e9
-#: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
-_LONGEST_REST_SECONDS = 5.0
 
 #: Dead letters by their ids.
 LetterIds = Annotated[
@@ -201,9 +199,6 @@ class Bulk(Part):
                 # The first passes anyway.
                 is_late = deadline is not None and time.monotonic() + left_seconds > deadline
                 if is_enough or (is_late and (done.done or done.failed)):
-                    if not is_enough and left_seconds <= _LONGEST_REST_SECONDS:
-                        # The act that goes on with this one knows no pace of it.
-                        time.sleep(left_seconds)
                     place = walk.before if walk is not None else None
                     return replace(done, is_whole=False, cursor=place.cursor if place else "")
                 while not bucket.can_consume():
@@ -223,12 +218,11 @@ class Bulk(Part):
         if chosen.group:
             LetterGroups(self.app, self.ledger).get(chosen.group)
         return Walk(
-            self.app,
             self.ledger,
             chosen.wanted,
             before_ms,
             kind=Kind.DEAD,
-            groups=[chosen.group] if chosen.group else None,
+            group=chosen.group,
             place=Position.of(chosen.cursor),
             # Who is buried in this very millisecond may have been replayed in it.
             until_ms=before_ms - 1,

@@ -17,7 +17,7 @@ from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter, Group, TaskRef
 from celery_reliable.operations import views
-from celery_reliable.operations.listing import EVERYTHING, OF_GROUPS, Filter, Subject
+from celery_reliable.operations.listing import EVERYTHING, Filter, Subject
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import Param, Part
 from celery_reliable.options import is_reliable
@@ -31,9 +31,6 @@ __all__ = [
     "ToQueue",
     "UnknownGroup",
 ]
-
-#: So many groups are walked at once; among more, all letters are looked at.
-_MOST_GROUPS = 50
 
 ToQueue = Annotated[
     str, Param("Send the tasks to this queue instead of their own.", max_length=255)
@@ -50,21 +47,6 @@ class UnknownGroup(ReliableError, LookupError):
 
 class LetterGroups(Part):
     """What dead letters died of.  Raises what the ledger raises; each read is bounded."""
-
-    def fitting(self, wanted: Filter) -> list[str] | None:
-        """Return groups outside of which no letter fits; None where there are too many."""
-        if wanted.given.keys().isdisjoint(OF_GROUPS):
-            return None
-        counts = self.ledger.groups.counts()
-        # The exception of a group is a type's name, or nothing.
-        found = [
-            one.group.id
-            for one in counts
-            if wanted.matches(
-                Subject(one.group.task, one.group.reason, one.group.exception or None)
-            )
-        ]
-        return found if len(found) <= _MOST_GROUPS else None
 
     def get(self, group_id: str) -> Group:
         """Return what the letters of a group have in common.  Raises UnknownGroup."""

@@ -13,12 +13,10 @@ from operator import eq, ge, le
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
-from celery import Celery
-
 from celery_reliable.leases import matches, nodename_of
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import Reason, State
-from celery_reliable.operations.messages import envelope_of, object_of, queue_of
+from celery_reliable.operations.messages import envelope_of, queue_of
 from celery_reliable.operations.operation import BadParameter, Param, duration
 from celery_reliable.recovery import MOST_BYTES
 
@@ -63,7 +61,6 @@ class Subject:
     #: Type and text, as a letter has them: "ValueError: no such customer".
     exception: str | None = None
     queue: str | None = None
-    object_id: str | None = None
     #: Those that ran it, or run it.
     workers: tuple[str, ...] | None = None
     #: When it was buried, or published; the server's ms.
@@ -75,8 +72,8 @@ class Filter:
     """All that is given has to fit; a filter of nothing fits everything.
 
     ``task``, ``queue``, ``exception`` (its type) and ``worker`` may be patterns as the shell has
-    them (``billing.*``); a worker is named with or without its host.  No part looks into arguments
-    but ``object_id``.  Ages are seconds since the burial, or since the publication of a task that
+    them (``billing.*``); a worker is named with or without its host.  No part looks into arguments.
+    Ages are seconds since the burial, or since the publication of a task that
     lives.
     """
 
@@ -93,7 +90,6 @@ class Filter:
         Param("Why the task became a dead letter.", choices=tuple(one.value for one in Reason)),
     ] = None
     exception: Annotated[str | None, Param("The type of the exception, or a pattern.")] = None
-    object_id: Annotated[str | None, Param("The id of the object.")] = None
     worker: Annotated[
         str | None,
         Param("A worker that ran the task, or a pattern; the host may be left out."),
@@ -109,7 +105,6 @@ class Filter:
             (self.queue, subject.queue, fnmatchcase),
             (self.reason, subject.reason, eq),
             (self.exception, subject.exception, _is_of_type),
-            (self.object_id, subject.object_id, eq),
             (self.worker, subject.workers, _has_worker),
             (self.older_than_seconds, age_seconds, ge),
             (self.newer_than_seconds, age_seconds, le),
@@ -206,12 +201,11 @@ class Walk:
     ``before`` is where one goes on that is to yield it again.
 
     Attributes:
-        app: whose tasks say which object a message is about.
         ledger: where they are.
         wanted: those that fit.
         now_ms: the ledger's time, from which ages are reckoned.
         kind: only these; None: all but dead letters.
-        groups: of dead letters only those of these groups, by their ids; None: of all.
+        group: of dead letters only those of this group, by its id; empty: of all.
         is_latest_first: of dead letters; else the oldest.
         until_ms: no letter that was buried later.
         place: where to begin.
@@ -220,12 +214,11 @@ class Walk:
         is_over: nothing follows.
     """
 
-    app: Celery
     ledger: Ledger
     wanted: Filter = EVERYTHING
     now_ms: int = 0
     kind: Kind | None = None
-    groups: Sequence[str] | None = None
+    group: str = ""
     is_latest_first: bool = False
     until_ms: int | None = None
     place: Position | None = None
@@ -281,12 +274,9 @@ class Walk:
                 "is_latest_first": self.is_latest_first,
                 "until_ms": self.until_ms,
             }
-            if self.groups is None:
-                return ledger.letters_after(place, limit, **order)
-            of = ledger.groups.letters_of
-            several = [one for each in self.groups for one in of(each, place, limit, **order)]
-            several.sort(key=lambda one: one[::-1], reverse=self.is_latest_first)
-            return several[:limit]
+            if self.group:
+                return ledger.groups.letters_of(self.group, place, limit, **order)
+            return ledger.letters_after(place, limit, **order)
         found: list[tuple[str, int]] = []
         if place is None or place.ms == _RUNNING_MS:
             if self.kind in (None, Kind.RUNNING):
@@ -307,13 +297,13 @@ class Walk:
         ]
 
     def _is_meant(self, look: Look, ms: int) -> bool:
-        """Whether it is of the kind, and of one of the groups."""
+        """Whether it is of the kind, and of the group."""
         kind, state = self.kind, look.record.state
         if kind is Kind.DEAD:
             letter = look.letter
             if letter is None or letter.buried_ms != ms:
                 return False
-            return self.groups is None or letter.group.id in self.groups
+            return self.group in ("", letter.group.id)
         if (state is State.RUNNING) != (ms == _RUNNING_MS):
             # What runs with a limit came before.
             return False
@@ -333,8 +323,5 @@ class Walk:
             at_ms=letter.buried_ms if letter else record.published_ms,
         )
         if is_whole:
-            envelope = envelope_of(record)
-            has_object = envelope is not None and self.wanted.object_id is not None
-            object_id = object_of(self.app, envelope) if envelope and has_object else ""
-            subject = replace(subject, queue=queue_of(envelope), object_id=object_id)
+            subject = replace(subject, queue=queue_of(envelope_of(record)))
         return self.wanted.matches(subject, self.now_ms)

@@ -92,7 +92,7 @@ class Objects(Part):
         in its line `get` tells.  One that is kept after a success (``once_for_seconds``) has no
         task, and is in no list; `get` tells of it, too.
         """
-        walk = Walk(self.app, self.ledger, place=Position.of(cursor))
+        walk = Walk(self.ledger, place=Position.of(cursor))
         #: Many may stand in one line.
         seen: dict[str, Object] = {}
 

@@ -15,7 +15,7 @@ from celery_reliable.ledger import Look, answers, death_of
 from celery_reliable.ledger import Run as LedgerRun
 from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.dead_letters import LetterGroups
-from celery_reliable.operations.history import Happenings, noted
+from celery_reliable.operations.history import noted
 from celery_reliable.operations.listing import EVERYTHING, Filter, Kind, Page, Position, Walk
 from celery_reliable.operations.messages import message_view
 from celery_reliable.operations.operation import (
@@ -41,10 +41,6 @@ from celery_reliable.operations.waits import Situation, absent, ended
 from celery_reliable.recovery import call_off_task, stored_task
 
 __all__ = ["Revocations", "Runs", "Tasks", "UnknownRun"]
-
-#: What the ledger refuses, as the log calls it and as the flight record does.
-_REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
-_MOST_REFUSALS = 20
 
 _MOST_RUNS = 50
 
@@ -73,27 +69,13 @@ class Tasks(Part):
         Raises kombu's errors, too: it looks at its queue and at what workers were delivered, as far
         as that is cheap.  A message deep in a long queue is only known to be in it.
         """
-        view = self._get(id_, arguments)
-        # What was refused changes no record, and so stands in none.
-        found = Happenings(self.app, self.ledger).page(
-            kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS
-        )
-        refused = [
-            Entry(one.at, _REFUSALS[one.kind], int(one.about.get("attempt") or 0), one.sentence)
-            for one in found
-            if one.task_id == id_
-        ]
-        entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
-        return replace(view, history=tuple(entries))
-
-    def _get(self, task_id: str, with_arguments: bool) -> TaskInFull:
         facts: dict[str, Any] = {}
         before = None
         # It may go on while its message is looked for.
         for _ in range(2):
-            found, now_ms = self.ledger.look(task_id)
+            found, now_ms = self.ledger.look(id_)
             if found is None:
-                return self._ended(task_id)
+                return self._ended(id_)
             look, record = found, found.record
             if before != (record.state, record.token):
                 before = record.state, record.token
@@ -103,7 +85,7 @@ class Tasks(Part):
         if record.state is State.RUNNING:
             begun_at = moment(record.claimed_ms)
             history.append(Entry(begun_at, "started", record.attempt, "", record.owner, record.pid))
-        more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
+        more: dict[str, Any] = message_view(record, with_arguments=arguments)
         if (letter := look.letter) is not None:
             death = death_of(letter)
             more["death"] = death if death.cause else None
@@ -141,40 +123,34 @@ class Tasks(Part):
         *,
         state: Annotated[Kind | None, Param("The state of the task.")] = None,
         group: Annotated[str, Param("The dead letters of this group (its id).")] = "",
-        is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
-        Dead letters are listed with the state dead, the oldest first.
+        Dead letters are listed with the state dead, the latest first.
 
         Args:
             filter_: only what fits.
             state: None: all but dead letters.
             group: of dead letters.
-            is_latest_first: of dead letters.
             limit: at most so many.
             cursor: where a page before has ended.
 
         Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
         has an object and which workers live is not looked at.
         """
-        groups, known = [group] if group else None, LetterGroups(self.app, self.ledger)
         if group:
-            known.get(group)
-        elif state is Kind.DEAD:
-            groups = known.fitting(filter_)
+            LetterGroups(self.app, self.ledger).get(group)
         now_ms = self.ledger.numbers().now_ms
         orders = self.ledger.orders.read()
         walk = Walk(
-            self.app,
             self.ledger,
             filter_,
             now_ms,
             kind=state,
-            groups=groups,
-            is_latest_first=is_latest_first,
+            group=group,
+            is_latest_first=True,
             place=Position.of(cursor),
         )
 

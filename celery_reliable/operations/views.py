@@ -221,7 +221,6 @@ class Task:
 class TaskInFull(Task):
     """A task with its flight record, the oldest line first: published, started, retried or lost,
     ended.  Of retries that followed one another the last one is told, and how many there were.
-    Refusals ("fenced", "skipped") are of what was noted lately, and may be missing.
     """
 
     history: tuple[Entry, ...] = ()
@@ -487,9 +486,6 @@ class Worker:
     claims: int
     #: Those tasks, the longest first.
     runs: tuple[Running, ...]
-    #: How many messages it was delivered and has not acknowledged, whether it runs them or not;
-    #: None: its broker does not tell.
-    unacked: int | None
     #: The task among those that may have killed another worker; empty for none.
     suspect: str
     #: Whether its death shows by the end of its connection, and why not.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 
 from celery_reliable.clock import moment, utc
@@ -22,42 +20,17 @@ _MOST_NAMED = 1000
 class Workers(Part):
     """The workers of a ledger's namespace.  Raises what the ledger raises."""
 
-    def all(
-        self,
-        *,
-        unacked: bool = False,
-    ) -> list[Worker]:
-        """List the workers that have a lease, what each runs, and since when.
-
-        Args:
-            unacked: ask the broker, too, how many messages each was delivered.
-        """
+    def all(self) -> list[Worker]:
+        """List the workers that have a lease, what each runs, and since when."""
         looks = self.ledger.worker_looks()
         now_ms = self.ledger.workers.time_ms()
         ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
         records = dict(zip(ids, self.ledger.look_all(ids), strict=True))
         orders = self.ledger.orders.read()
-        counts = self._unacked(looks) if unacked else {}
-        return [
-            _view(look, now_ms, records, orders, counts.get(look.lease.worker)) for look in looks
-        ]
-
-    def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
-        """Count what each worker, by its id, was delivered and has not acknowledged."""
-        leases = [one.lease for one in looks if one.lease.unacked and self.broker.is_redis]
-        # The ledger knows the rest, also while the broker is away.
-        with suppress(Exception):
-            return {one.worker: len(self.broker.unacked(one.unacked)) for one in leases}
-        return {}
+        return [_view(look, now_ms, records, orders) for look in looks]
 
 
-def _view(
-    look: WorkerLook,
-    now_ms: int,
-    records: dict[str, Look | None],
-    orders: Orders,
-    unacked: int | None,
-) -> Worker:
+def _view(look: WorkerLook, now_ms: int, records: dict[str, Look | None], orders: Orders) -> Worker:
     lease = look.lease
     left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
     # Lapsed is not yet dead: only the sweeper declares that.
@@ -76,7 +49,6 @@ def _view(
         registered_at=moment(look.registered_ms),
         claims=len(look.claims),
         runs=tuple(sorted(runs, key=lambda one: (one.since or utc(now_ms), one.task_id))),
-        unacked=unacked,
         suspect=look.suspect,
         witness=lease.has_witness,
         no_witness=lease.no_witness,

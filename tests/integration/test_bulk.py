@@ -49,7 +49,7 @@ def test_pages_hold_each_letter_once_whatever_goes_meanwhile(project: Project, d
     found: list[str] = []
     cursor = ""
     while True:
-        page = desk.tasks.page(state=Kind.DEAD, is_latest_first=True, cursor=cursor, limit=4)
+        page = desk.tasks.page(state=Kind.DEAD, cursor=cursor, limit=4)
         found += [letter.task_id for letter in page.items]
         if page.is_last:
             break

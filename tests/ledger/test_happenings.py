@@ -95,7 +95,7 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = Walk(Celery(), scene.ledger, kind=kind, place=Position.of(cursor))
+        walk = Walk(scene.ledger, kind=kind, place=Position.of(cursor))
         page = walk.page(most, lambda look: look.record.task_id)
         found += page.items
         assert len(page.items) <= most

@@ -49,7 +49,6 @@ SUBJECT = Subject(
     queue="money",
     reason="failed",
     exception="billing.NoCard: customer Öztürk",
-    object_id="customer:4",
     workers=("one@host", "two@host"),
     at_ms=NOW_MS - 60_000,
 )
@@ -62,7 +61,6 @@ SUBJECT = Subject(
         (Filter(queue="mon*"), Filter(queue="celery")),
         (Filter(reason="failed"), Filter(reason="fail")),
         (Filter(exception="billing.NoCard"), Filter(exception="customer*")),
-        (Filter(object_id="customer:4"), Filter(object_id="customer:*")),
         (Filter(worker="two@*"), Filter(worker="three@*")),
         (Filter(older_than_seconds=60), Filter(older_than_seconds=61)),
         (Filter(newer_than_seconds=60), Filter(newer_than_seconds=59)),

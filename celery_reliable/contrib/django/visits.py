@@ -68,7 +68,6 @@ _KEPT = ("ids", "all", "group", "before", "cursor")
 #: Fields that say which things are meant, and not what is done to them.  An object id may be an
 #: argument, and what is meant is noted in the admin's log.
 _MEANING = {"group", "ids", "orders", "target", *Filter.__dataclass_fields__}
-_MEANING -= {"object_id"}
 #: What Django has a field for.
 _PLAIN = {
     int: forms.IntegerField,
@@ -191,8 +190,7 @@ class _Field(forms.Field):
 
 
 class OperationForm(forms.Form):
-    """What somebody gives to an operation.  An id of an object is in no filter: it may be an
-    argument, and a filter is in the address.
+    """What somebody gives to an operation.
 
     Args:
         operation: a query, or an act.
@@ -204,7 +202,7 @@ class OperationForm(forms.Form):
         self.operation = operation
         left_out = _OURS if operation.is_act else _OF_PAGES
         for one in operation.parameters:
-            if one.name in left_out or (one.of and one.name == "object_id"):
+            if one.name in left_out:
                 continue
             field = self.fields[one.name] = _field(one)
             is_kept = one.name in _KEPT or (operation.is_act and one.of)

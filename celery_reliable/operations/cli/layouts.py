@@ -148,10 +148,7 @@ _TABLES: dict[type, Table] = {
     Worker: Table(
         ("worker", "condition", "claims", "witness"),
         ("runs",),
-        (
-            *("pid", "pool", "queues", "slots", "running", "unacked", "cause"),
-            *("no_witness", "suspect"),
-        ),
+        (*("pid", "pool", "queues", "slots", "running", "cause", "no_witness", "suspect"),),
     ),
     Order: Table(("id", "kind", "in_force", "waiting", "heard"), ("sentence",)),
     Run: Table(("run", "begun_at", "missing"), ("sentence",)),
@@ -164,10 +161,9 @@ _TABLES: dict[type, Table] = {
 
 def _figures(found: Any, call: Call) -> None:
     """Print the fields that are not empty: most headers of most messages say nothing."""
-    told = found if isinstance(found, dict) else as_json(found)
     pairs: list[tuple[str, str]] = []
     nothing: tuple[Any, ...] = (None, "", False, [], {}, [None, None])
-    for name, value in told.items():
+    for name, value in as_json(found).items():
         title = _title(name)
         if isinstance(value, dict):
             said = [f"{each}: {shown(one)}" for each, one in value.items() if one not in nothing]

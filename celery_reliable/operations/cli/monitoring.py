@@ -31,13 +31,6 @@ from celery_reliable.operations.views import Status
 __all__ = ["MORE", "doctor", "metrics", "status"]
 
 _FOUND, _AWAY = 1, 3
-#: What counts with each --fail-level.
-_FAILING = {
-    "error": ("error",),
-    "warning": ("error", "warning"),
-    "info": ("error", "warning", "info"),
-    "never": (),
-}
 #: What of a status is listed, and how each of a kind looks.
 _TABLES = {
     Table(("name", "waiting", "oldest", "consumed_by")): "queues",
@@ -47,15 +40,19 @@ _TABLES = {
 
 def status(call: Call) -> None:
     """Print the status, or what is wrong alone."""
-    is_check = call.more["check"]
     found = call.run()
-    if is_check:
+    if call.more["check"]:
         _print_findings(call, found.findings)
-        call.ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
+        call.ctx.exit(_code_of(found.findings))
     if call.is_json:
         print_json(found)
     else:
         _print(call, found)
+
+
+def _code_of(findings: Sequence[Finding]) -> int:
+    """Return the exit code: what is only for information is nothing wrong."""
+    return _FOUND if any(one.severity != "info" for one in findings) else 0
 
 
 def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
@@ -126,10 +123,7 @@ def doctor(call: Call) -> None:
         # It imports the app's modules itself: that they cannot be imported is a finding.
         found = call.operation.run(call.ctx.obj.app, call.given)
     _print_findings(call, found.findings)
-    failing = _FAILING[call.more["fail_level"]]
-    if found.is_ledger_away and failing:
-        call.ctx.exit(_AWAY)
-    call.ctx.exit(_FOUND if any(one.severity in failing for one in found.findings) else 0)
+    call.ctx.exit(_AWAY if found.is_ledger_away else _code_of(found.findings))
 
 
 #: What these two commands are besides their operations.
@@ -140,18 +134,7 @@ MORE: dict[str, dict[str, Any]] = {
             click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
         ),
     },
-    "doctor": {
-        "carry_out": doctor,
-        "options": (
-            click.Option(
-                ["--fail-level"],
-                type=click.Choice(list(_FAILING)),
-                default="warning",
-                show_default=True,
-                help="The exit code is 1 for findings of this level, or worse.",
-            ),
-        ),
-    },
+    "doctor": {"carry_out": doctor},
 }
 
 
