@@ -284,9 +284,6 @@ class ReliableConfig:
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later,
     #: instead of an error that is raised.
     outbox: bool = _value(False, _FLAG)
-    #: Whether a task runs unprotected when the ledger has not answered for as long as a lease
-    #: lasts; otherwise it waits.
-    fail_open: bool = _value(False, _FLAG)
 
     def __post_init__(self) -> None:
         rules = {item.name: item.metadata["rule"] for item in fields(self)}

@@ -22,7 +22,6 @@ from celery_reliable.context import RunningAttempt, WorkerProcess, current_worke
 from celery_reliable.exceptions import (
     LedgerForbidden,
     LedgerRefused,
-    LedgerUnavailable,
     ObjectIdError,
     ReliableError,
 )
@@ -164,8 +163,7 @@ _Answer = answers.ClaimAnswer | answers.WaitAnswer | answers.Changed
 def begin(delivery: Delivery) -> RunningAttempt | Traced:
     """Claim a delivery's task and return the attempt, or what ends the delivery without one.
 
-    Waits for the worker's lease, and for the ledger as long as it takes.  With FAIL_OPEN it waits
-    for the ledger as long as a lease lasts, and then the task runs without a claim.
+    Waits for the worker's lease, and for the ledger as long as it takes.
     """
     named = NamedWorkers.of(delivery.request) if NAMED in delivery.request else None
     worker = current_worker()
@@ -174,8 +172,6 @@ def begin(delivery: Delivery) -> RunningAttempt | Traced:
         if named is not None and not named.may_run(worker.nodename):
             return _turned_away(delivery, worker)
         begun = _claim(delivery, worker)
-    except LedgerUnavailable as exc:
-        return _unprotected(delivery, exc)
     except LedgerRefused as exc:
         logger.error("not_claimed name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
         if isinstance(exc, LedgerForbidden):
@@ -225,12 +221,11 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
     if early is not None:
         return RunningAttempt(early.of(delivery.id), stamp, is_adopted, place=early.place)
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
-    patience_seconds = config.lease_seconds if config.fail_open else FOREVER
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))
     if token in worker.given_back:
         return answers.Changed()
     moment, room = _waits_for(delivery)
-    orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
+    orders = worker.orders_now(lambda: ledger.orders.read(FOREVER))
     strikes = tuple(
         order.id
         for order in orders.of_task(delivery.task.name)
@@ -250,9 +245,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
         )
         due_in_ms = config.queued_ms
         place = ledger.step_behind(request, room, due_in_ms=due_in_ms) if room else None
-        answer = ledger.claim(
-            request, behind=moment, along=place, patience_seconds=patience_seconds
-        )
+        answer = ledger.claim(request, behind=moment, along=place, patience_seconds=FOREVER)
         if isinstance(answer, answers.Unrecorded):
             message, is_adopted = delivery.message(), True
             if moment is not None or (is_limited(delivery.task) and not stamp.epoch):
@@ -260,7 +253,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
                 # The server may have lost the one that it had.
                 adopt(ledger, delivery.ref, message, "", is_used=True)
                 return answers.WaitsUntil(0)
-            answer = ledger.claim(request, message=message, patience_seconds=patience_seconds)
+            answer = ledger.claim(request, message=message, patience_seconds=FOREVER)
         if moment is not None and isinstance(moment.answer, answers.WaitsUntil):
             return moment.answer
         if isinstance(answer, answers.Claimed):
@@ -311,23 +304,6 @@ def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:
             losses=claim.losses,
             worker=claim.worker,
         )
-
-
-def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
-    """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
-    if seconds_until(delivery.request.get("eta")):
-        return as_traced(Reject("its ETA is not over", requeue=True), states.REJECTED)
-    logger.error("task_unprotected name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
-    result = delivery.trace()
-    if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
-        delivery.reliable.ledger.cancel(
-            delivery.id,
-            epoch=delivery.stamp.epoch,
-            outcome=states.SUCCESS if result.info is None else result.info.state,
-            by="it ran unprotected",
-            patience_seconds=FOREVER,
-        )
-    return result
 
 
 def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:

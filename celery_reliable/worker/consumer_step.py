@@ -242,8 +242,7 @@ def _idle_slots(c: Any, step: WorkerStep) -> int:
     n_free = n_greenlets_free(c.pool) if step.pool_name == "gevent" else None
     if n_free and state.should_stop not in (None, False):
         return 0
-    fails_open = process.has_lease and step.reliable.config.fail_open
-    if not (fails_open or process.surely_holds(process.id)):
+    if not process.surely_holds(process.id):
         # What it would be handed it could not claim: it is dead to the ledger, or cut off from it.
         return 0
     if n_free is not None:

@@ -42,7 +42,6 @@ def test_every_setting_can_be_given():
         "PROBE_DIRECTORY": "/run/celery",
         "GRACE_SECONDS": 30.0,
         "OUTBOX": True,
-        "FAIL_OPEN": True,
     }
 
     config = ReliableConfig.from_mapping(given)
