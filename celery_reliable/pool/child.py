@@ -174,7 +174,7 @@ def work(shift: Shift) -> Report:
         with Uninterrupted(), limits_heard(shift):
             working = _Working(shift)
             report = working.work()
-            working.telling.close()
+            working.telling.flush()
             return report
     finally:
         put_off.is_on = False
@@ -250,7 +250,7 @@ class _Working:
         self._ledger = reliable.ledger
         self._config = reliable.config
         self._report = Report()
-        self.telling = Telling(shift, process)
+        self.telling = Telling(process)
         self._takings = Takings(shift, reliable, self.telling, os.getpid())
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
@@ -329,15 +329,13 @@ class _Working:
                 "redelivered": info.get("redelivered", False),
             },
         }
-        is_shown = name in self._shift.shown
-        self.telling.begins(task, found, headers, is_shown=is_shown)
+        self.telling.begins(task, headers)
         own_life.begun += 1
-        if not is_shown:
-            self._report.begun[name] = self._report.begun.get(name, 0) + 1
+        self._report.begun[name] = self._report.begun.get(name, 0) + 1
         outcome = self._limited(headers, partial(run_as_prefork, name, task_id, request, body))
         if outcome[0] and not self._has_ended(found, task_id, outcome):
             return False
-        self.telling.has_ended(task, task_id, found.tag, outcome, is_shown=is_shown)
+        self.telling.has_ended(task, task_id, outcome)
         return True
 
     def _read(self, message: bytes) -> tuple[dict[str, Any], tuple[Any, Any, Any] | None]:

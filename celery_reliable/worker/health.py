@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,8 @@ from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.leases import too_long_seconds
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
-from celery_reliable.recovery import BrokerView
 from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
 
 if TYPE_CHECKING:
@@ -67,7 +64,7 @@ class Doing:
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
         # Tasks of every base, those that a pool has accepted.
-        begun = self.begun
+        begun = state.all_total_count[0]
         if begun != self._begun:
             self._begun, self._moved_at = begun, time.monotonic()
         # None while a connection is made.
@@ -78,20 +75,9 @@ class Doing:
         }
 
     @property
-    def begun(self) -> int:
-        """How many tasks have begun here, of every base."""
-        return int(state.all_total_count[0])
-
-    @property
     def queues(self) -> list[str]:
         """What is consumed; empty before the first look."""
         return list(self._consumer.get("queues", ()))
-
-    @property
-    def is_free(self) -> bool:
-        """Whether a slot is free, and nothing that was taken is still to begin."""
-        running, slots = len(state.active_requests), self._consumer.get("slots", 0)
-        return running + self._n_shifts < slots and len(state.reserved_requests) <= running
 
     @property
     def _n_shifts(self) -> int:
@@ -107,15 +93,14 @@ class Doing:
             return ""
         step = self._step
         now = time.monotonic()
-        begun, running = self.begun, len(state.active_requests) + self._n_shifts
-        moved_at = self._moved_at if begun == self._begun else now
+        running = len(state.active_requests) + self._n_shifts
+        moved_at = self._moved_at if state.all_total_count[0] == self._begun else now
         return json.dumps(
             {
                 **self._consumer,
                 # With `solo` the main loop runs it, and does not look meanwhile.
                 "running": running,
                 "fetched": max(running, len(state.reserved_requests) + self._n_shifts),
-                "begun": begun,
                 "turned": round(now - step.turned_at, 1),
                 "moved": round(now - moved_at, 1),
                 "leaving": step.is_leaving,
@@ -126,27 +111,9 @@ class Doing:
         )
 
 
-def waits(broker: BrokerView, queues: Sequence[str]) -> bool:
-    """Whether a message waits in one of *queues*."""
-    if broker.is_redis:
-        return any(step.depth for name in queues for step in broker.steps(name, 0))
-    found = broker.declared_all(queues).values()
-    return any(one is not None and one[0] for one in found)
-
-
-#: So often queues are looked at within the time after which it is believed that nobody takes from
-#: them.
-_LOOKS = 4
-
-
 class Health(NativeThread):
     """Writes a file once a second, also while the main loop stands or waits for a server; only with
     PROBE_DIRECTORY.  It begins before the worker waits for its servers, and ends with its lease.
-
-    It says, too, whether work waits in what the worker consumes, while the worker is free and
-    begins none of it.  The thread of the passes looks for that, by this process's own clock.  A
-    worker that is busy, or holds what it has not begun (for an ETA, or a rate limit), is not looked
-    at; nor is a queue that an order of an operator holds back.
     """
 
     def __init__(self, worker: WorkerStep) -> None:
@@ -156,13 +123,6 @@ class Health(NativeThread):
         process = worker.process
         self._path = os.path.join(self._directory, name_of(process.nodename, process.pid))
         self._has_failed = False
-        self._patience_seconds = too_long_seconds(
-            self._config.lease_seconds, self._config.sweep_seconds
-        )
-        self._looked_at = 0.0
-        self._begun = -1
-        #: Since when every look has found work; None: the last one has not.
-        self._since: float | None = None
 
     def begin(self) -> None:
         """Say it for the first time, and from now on.  Raises ConfigurationError where it cannot be
@@ -220,20 +180,6 @@ class Health(NativeThread):
             os.close(number)
         os.replace(partial, self._path)
 
-    def look(self, broker: BrokerView) -> None:
-        """Look whether work waits that the worker does not take, if it is time for it and the
-        worker is free.  Raises what the broker raises.
-        """
-        seen, now = self._worker.seen, time.monotonic()
-        if seen.begun != self._begun or not seen.is_free:
-            self._begun, self._since = seen.begun, None
-        elif self._directory and now - self._looked_at >= self._patience_seconds / _LOOKS:
-            self._looked_at = now
-            since, self._since = self._since, None
-            against = self._worker.process.order_against
-            if waits(broker, [one for one in seen.queues if against(one) is None]):
-                self._since = now if since is None else since
-
     def why_not_alive(self) -> str:
         """Why only a new start can help; empty while it lives."""
         return self._stands() if self._worker.is_stalled else ""
@@ -252,13 +198,6 @@ class Health(NativeThread):
         if not worker.seen.queues:
             # As an operator has told it, or not yet.
             return "consumes no queue"
-        since, now = self._since, time.monotonic()
-        has_begun = self._begun != worker.seen.begun
-        if since is not None and not has_begun and now - since > self._patience_seconds:
-            return (
-                f"has a free slot and has begun nothing for {now - since:.0f} s, while work waits "
-                "in what it consumes"
-            )
         return ""
 
     def _stands(self) -> str:

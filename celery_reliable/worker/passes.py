@@ -80,7 +80,6 @@ class Passes(NativeThread):
                 self._sweeper = Sweeper(self._host.app)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
-            self._host.health.look(self._sweeper.broker)
         except Exception as exc:
             logger.warning("pass_failed error=%s", exc, exc_info=exc)
             if self._sweeper is not None:
