@@ -318,14 +318,14 @@ def pool_of_lives(life: ProcessLife) -> Any:
     Used(by=f"{_RESULTS}.__init__", name="state_handlers"),
     part=Part.PREFORK,
 )
-def hear_processes(w: Any, hear: Callable[[Any], None]) -> None:
-    """Call *hear* in the main process of worker *w* with what a process of `pool_of_lives` tells.
+def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
+    """Call *hear* in the main process with what a process of `pool_of_lives` tells.
 
     Adds to ``state_handlers`` of the pool's ``ResultHandler``, as Celery does for its own message
     of that kind.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it nobody sends
     events of the tasks that processes take by themselves.
     """
-    billiards(w.pool)._result_handler.state_handlers[_TOLD] = hear
+    processes._result_handler.state_handlers[_TOLD] = hear
 
 
 @relies_on(

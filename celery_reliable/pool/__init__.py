@@ -5,7 +5,7 @@ their own messages.
 from __future__ import annotations
 
 from celery_reliable.pool.child import take_steps_of, work
-from celery_reliable.pool.prefork import Event, TaskPool, kind_of
+from celery_reliable.pool.prefork import TaskPool, Told, kind_of
 from celery_reliable.pool.shift import (
     N_SLOTS,
     Left,
@@ -22,12 +22,12 @@ from celery_reliable.pool.shift import (
 
 __all__ = [
     "N_SLOTS",
-    "Event",
     "Left",
     "Limited",
     "Report",
     "Shift",
     "TaskPool",
+    "Told",
     "call_off_shifts",
     "kind_of",
     "note_revoked",

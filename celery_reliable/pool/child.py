@@ -174,7 +174,7 @@ def work(shift: Shift) -> Report:
         with Uninterrupted(), limits_heard(shift):
             working = _Working(shift)
             report = working.work()
-            working.telling.flush()
+            working.telling.close()
             return report
     finally:
         put_off.is_on = False
@@ -250,7 +250,7 @@ class _Working:
         self._ledger = reliable.ledger
         self._config = reliable.config
         self._report = Report()
-        self.telling = Telling(process)
+        self.telling = Telling(shift, process)
         self._takings = Takings(shift, reliable, self.telling, os.getpid())
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
@@ -329,13 +329,15 @@ class _Working:
                 "redelivered": info.get("redelivered", False),
             },
         }
-        self.telling.begins(task, headers)
+        is_shown = name in self._shift.shown
+        self.telling.begins(task, found, headers, is_shown=is_shown)
         own_life.begun += 1
-        self._report.begun[name] = self._report.begun.get(name, 0) + 1
+        if not is_shown:
+            self._report.begun[name] = self._report.begun.get(name, 0) + 1
         outcome = self._limited(headers, partial(run_as_prefork, name, task_id, request, body))
-        if outcome[0] and not self._has_ended(found, task_id, outcome):
+        if outcome[0] and not self._has_ended(found, task_id, outcome, is_shown=is_shown):
             return False
-        self.telling.has_ended(task, task_id, outcome)
+        self.telling.has_ended(task, task_id, found.tag, outcome, is_shown=is_shown)
         return True
 
     def _read(self, message: bytes) -> tuple[dict[str, Any], tuple[Any, Any, Any] | None]:
@@ -386,7 +388,9 @@ class _Working:
         limits = soft or of_task[0], hard or of_task[1]
         return run_limited(self._slot, self._number, limits, run) if any(limits) else run()
 
-    def _has_ended(self, found: Left, task_id: str, outcome: tuple[int, Any, float]) -> bool:
+    def _has_ended(
+        self, found: Left, task_id: str, outcome: tuple[int, Any, float], *, is_shown: bool
+    ) -> bool:
         """Whether only the message is left of a task that did not succeed."""
         error = getattr(outcome[1].exception, "exc", outcome[1].exception)
         if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (

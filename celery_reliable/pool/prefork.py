@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.exceptions import Ignore, Reject, Retry
@@ -13,12 +14,12 @@ from kombu.utils.encoding import safe_repr, safe_str
 
 from celery_reliable.compat.pool import ProcessLife, pool_of_lives
 from celery_reliable.context import WorkerProcess
-from celery_reliable.pool.shift import share_memory
+from celery_reliable.pool.shift import Left, Shift, share_memory
 
 __all__ = [
-    "Event",
     "TaskPool",
     "Telling",
+    "Told",
     "kind_of",
     "own_life",
 ]
@@ -29,48 +30,91 @@ own_life = ProcessLife()
 
 
 #: A kind of Celery's events, and its fields.
-Event = tuple[str, dict[str, Any]]
+_Event = tuple[str, dict[str, Any]]
+
+
+class Told(NamedTuple):
+    """What is told at once."""
+
+    #: The token of the shift.
+    shift: str
+    #: Of the process.
+    pid: int
+    #: The tag of the message whose task has ended; "" for none.
+    ended: str
+    #: That whose task begins; None where the main process need not know.
+    begun: Left | None
+    #: In their order.
+    events: list[_Event]
+    #: What Celery's tracer has returned for what has ended, where its request is to see it.
+    outcome: Any = None
 
 
 class Telling:
-    """Sends Celery's events of one shift to the main process, which dispatches them.  It sends one
-    message a task, and none where nobody wants events.
+    """That of one shift.  It costs one message a task, and nothing where nobody wants to hear.
 
-    The event of a task's end goes with those of the next begin, or with the end of the shift.
+    The end of a task is told with the begin of the next, or with the end of the shift.
     """
 
-    def __init__(self, process: WorkerProcess) -> None:
+    def __init__(self, shift: Shift, process: WorkerProcess) -> None:
+        self._shift = shift
         self._process = process
-        self._events: list[Event] = []
+        self._ended = ""
+        self._event: _Event | None = None
+        self._outcome: Any = None
 
-    def begins(self, task: Any, headers: Mapping[str, Any]) -> None:
-        """Send the events of a task's begin."""
-        if self._process.sends_events and task.send_events:
+    def begins(self, task: Any, found: Left, headers: Mapping[str, Any], *, is_shown: bool) -> None:
+        """Tell that a task begins.  *is_shown*: its request is the user's, and sends the events of
+        its begin and its end.
+        """
+        tells_message = self._shift.tells_messages or is_shown
+        sends_events = self._process.sends_events
+        if not (tells_message or sends_events or self._ended):
+            return
+        begun = found if tells_message else None
+        events = [self._event] if self._event is not None else []
+        if sends_events and task.send_events:
             now = time.time()
             received = _fields_of_received(task.name, headers)
-            self._events += [
-                ("task-received", {**received, "timestamp": now}),
-                ("task-started", {"uuid": headers["id"], "timestamp": now}),
-            ]
-        self.flush()
+            events.append(("task-received", {**received, "timestamp": now}))
+            if not is_shown:
+                events.append(("task-started", {"uuid": headers["id"], "timestamp": now}))
+        self._tell(begun, events)
 
-    def has_ended(self, task: Any, task_id: str, outcome: tuple[int, Any, float]) -> None:
-        """Keep the event of a task's end."""
-        if self._process.sends_events and task.send_events:
-            event = _event_of_end(outcome)
-            if event is not None:
-                fields = {**event[1], "uuid": task_id, "timestamp": time.time()}
-                self._events.append((event[0], fields))
+    def has_ended(
+        self,
+        task: Any,
+        task_id: str,
+        tag: str,
+        outcome: tuple[int, Any, float],
+        *,
+        is_shown: bool,
+    ) -> None:
+        """Note that it has ended."""
+        if is_shown:
+            self._ended, self._outcome = tag, outcome
+            return
+        sends_events = self._process.sends_events and task.send_events
+        if not (self._shift.tells_messages or sends_events):
+            return
+        self._ended = tag
+        event = _event_of_end(outcome) if sends_events else None
+        if event is not None:
+            self._event = event[0], {**event[1], "uuid": task_id, "timestamp": time.time()}
 
     def was_fenced(self) -> None:
-        """Forget the event of a task's end: its outcome does not count."""
-        self._events = []
+        """Note that the outcome of what has ended does not count."""
+        self._event = None
 
-    def flush(self) -> None:
-        """Send what is kept."""
-        if self._events:
-            own_life.tell(self._events)
-            self._events = []
+    def close(self) -> None:
+        """Tell what is to be told yet."""
+        if self._ended:
+            self._tell(None, [self._event] if self._event is not None else [])
+
+    def _tell(self, begun: Left | None, events: list[_Event]) -> None:
+        told = Told(self._shift.token, os.getpid(), self._ended, begun, events, self._outcome)
+        self._ended, self._event, self._outcome = "", None, None
+        own_life.tell(told)
 
 
 def _fields_of_received(name: str, headers: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +132,7 @@ def _fields_of_received(name: str, headers: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _event_of_end(outcome: tuple[int, Any, float]) -> Event | None:
+def _event_of_end(outcome: tuple[int, Any, float]) -> _Event | None:
     """Return Celery's event of a task's end, by what `run_as_prefork` has returned; None where
     Celery sends none.
     """

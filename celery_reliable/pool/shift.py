@@ -48,9 +48,13 @@ class Shift:
     seconds: float
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
+    #: Whether the main process wants the message of each task that begins.
+    tells_messages: bool = False
     #: The names of tasks that the main process begins by itself: it limits their rate, or the user
-    #: has a ``Strategy`` or a ``Request`` for them.
+    #: has a strategy for them.
     left_out: frozenset[str] = frozenset()
+    #: The names of tasks whose ``Request`` is the user's: it sees how each of them ends.
+    shown: frozenset[str] = frozenset()
     #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 

@@ -156,13 +156,24 @@ class ShiftRequests:
                 if left.tag in self._shown or running.pid is None:
                     continue
                 try:
-                    request = self.request(left, running)
-                    if request is not None:
-                        self._shown[left.tag] = state.requests[request.id] = request
-                        state.active_requests.add(request)
+                    self._keep(left.tag, self.request(left, running))
                 except Exception as exc:
                     # The others are shown all the same.
                     logger.warning("shifts_not_seen error=%s", exc)
+
+    def show_begun(self, left: Left, running: RunningShift) -> Any:
+        """Let Celery's state have a request of a task that a process begins, and return it; None
+        where there can be none.
+        """
+        if left.tag not in self._shown and self.channel is not None:
+            self._keep(left.tag, self.request(left, running, is_known=True))
+        return self._shown.get(left.tag)
+
+    def _keep(self, tag: str, request: Any) -> None:
+        if request is not None:
+            self._shown[tag] = request
+            state.requests[request.id] = request
+            state.active_requests.add(request)
 
     @property
     def n_shown(self) -> int:
@@ -189,6 +200,12 @@ class ShiftRequests:
         """Forget the requests of what a shift ran, which has ended."""
         for tag in [tag for tag in self._shown if running.has(tag)]:
             self.hide(tag)
+
+    def end(self, tag: str, outcome: Any) -> None:
+        """Let the request of a message end, which is to see how its task has."""
+        request = self._shown.pop(tag, None)
+        if request is not None:
+            request.on_success(outcome)
 
     def hide(self, tag: str) -> None:
         """Forget the request of a message, if one is shown: its task has ended without the main

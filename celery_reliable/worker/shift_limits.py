@@ -1,4 +1,4 @@
-"""The time limits of tasks that run in shifts, which the worker's main process keeps."""
+"""What a worker's main process does for tasks that run in shifts: their events, their limits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,67 @@ from contextlib import suppress
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded
+from celery.signals import task_received
+from celery.utils.imports import symbol_by_name
 
-from celery_reliable.compat.pool import limit_job
-from celery_reliable.pool import Limited, slot_of
+from celery_reliable.compat.pool import billiards, hear_processes, limit_job
+from celery_reliable.log import logger
+from celery_reliable.pool import Limited, Told, slot_of
 from celery_reliable.worker.claims import end_child, ended_by, ending, lost_worker
+from celery_reliable.worker.request import ReliableRequest
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 
 __all__ = [
+    "ShiftHearing",
     "ShiftLimits",
 ]
+
+
+class ShiftHearing:
+    """Sends Celery's events of these tasks, and lets its state have their requests where that is
+    wanted.  For the main loop.
+    """
+
+    def __init__(self, w: Any, running: RunningShifts, requests: ShiftRequests) -> None:
+        self._worker = w
+        self._running = running
+        self._requests = requests
+        # Celery stops what it knows to run.
+        self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
+        hear_processes(billiards(w.pool), self._hear)
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether the main process has to know each task that runs."""
+        return bool(task_received.receivers or self._are_stopped)
+
+    def _hear(self, told: Told) -> None:
+        try:
+            self._heard(told)
+        except Exception as exc:
+            # Raised into the pool it would pass for a fault of the process.
+            logger.warning("shift_not_heard error=%s", exc)
+
+    def _heard(self, told: Told) -> None:
+        c, running = self._worker.consumer, self._running.of_token(told.shift)
+        if told.outcome is None:
+            self._requests.hide(told.ended)
+        else:
+            self._requests.end(told.ended, told.outcome)
+        request = None
+        if told.begun is not None and running is not None:
+            # The pool may say so later.
+            running.pid = told.pid
+            request = self._requests.show_begun(told.begun, running)
+        if request is not None:
+            task_received.send(sender=c, request=request)
+        # None while it connects; what it was told then, Celery's own pool loses too.
+        dispatcher = c.event_dispatcher if c is not None else None
+        if dispatcher is not None:
+            for kind, fields in told.events:
+                dispatcher.send(kind, **fields)
+        if request is not None and symbol_by_name(request.task.Request) is not ReliableRequest:
+            request.on_accepted(told.pid, time.monotonic())
 
 
 #: What is up within that, a timer waits for; it is longer than the time between two looks.

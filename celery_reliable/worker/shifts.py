@@ -6,15 +6,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import task_received
 from celery.worker import state
 
 from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import Slots
-from celery_reliable.compat.pool import has_job, hear_processes, limit_job, scale_by
-from celery_reliable.log import logger
+from celery_reliable.compat.pool import has_job, limit_job, scale_by
 from celery_reliable.pool import (
-    Event,
     Report,
     Shift,
     TaskPool,
@@ -25,7 +22,7 @@ from celery_reliable.pool import (
     work,
 )
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
-from celery_reliable.worker.shift_limits import ShiftLimits
+from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
 from celery_reliable.worker.special_tasks import SpecialNames
 
 if TYPE_CHECKING:
@@ -63,9 +60,7 @@ class Shifts:
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        hear_processes(w, self._dispatch)
-        # Celery stops what it knows to run.
-        self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
+        self._hearing = ShiftHearing(w, self.running, self._requests)
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._not_before = 0.0
         self._pause = 0.0
@@ -105,9 +100,6 @@ class Shifts:
             # Not in a worker that is embedded in another process.
             or not self._worker.app.use_fast_trace_task
             or self._slots.waiting
-            # Then the main process has to know each task as it begins.
-            or task_received.receivers
-            or self._are_stopped
         )
 
     def work_off(self, channel: Any, n_waiting: int) -> None:
@@ -139,7 +131,9 @@ class Shifts:
             shifts_called_off(),
             _SHIFT_SECONDS,
             int(self._worker.max_memory_per_child or 0),
+            self._hearing.wants_messages,
             names.left_out,
+            names.shown,
             names.limits,
         )
         self._slots.acquire(partial(self._submit, running), shift)
@@ -154,16 +148,6 @@ class Shifts:
         )
         if running.job is not None:
             limit_job(running.job)
-
-    def _dispatch(self, events: list[Event]) -> None:
-        # None while it connects; what it was told then, Celery's own pool loses too.
-        dispatcher: Any = getattr(self._worker.consumer, "event_dispatcher", None)
-        try:
-            for kind, fields in events if dispatcher is not None else ():
-                dispatcher.send(kind, **fields)
-        except Exception as exc:
-            # Raised into the pool it would pass for a fault of the process.
-            logger.warning("shift_not_heard error=%s", exc)
 
     # -- ending
 

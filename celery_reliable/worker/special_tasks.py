@@ -25,6 +25,7 @@ class SpecialNames:
     cold: tuple[str, ...]
     #: As in `Shift`.
     left_out: frozenset[str]
+    shown: frozenset[str]
     limits: Mapping[str, tuple[float, float]]
 
 
@@ -39,7 +40,7 @@ class SpecialTasks:
         self._worker = w
         self._process = process
         self._seen: tuple[Any, ...] = ()
-        self._names = SpecialNames((), frozenset(), {})
+        self._names = SpecialNames((), frozenset(), frozenset(), {})
 
     def forget(self) -> None:
         """Look anew: a remote command has changed a limit, or Celery began anew."""
@@ -60,6 +61,9 @@ class SpecialTasks:
                     if self._is_cold(one) or self._is_left_out(one)
                 ),
                 frozenset(one.name for one in tasks if self._is_left_out(one)),
+                frozenset(
+                    one.name for one in tasks if symbol_by_name(one.Request) is not ReliableRequest
+                ),
                 {name: both for name, both in limits.items() if any(both)},
             )
             self._seen = seen
@@ -89,9 +93,5 @@ class SpecialTasks:
         )
 
     def _is_left_out(self, task: Any) -> bool:
-        has_own = (
-            task.Strategy != "celery.worker.strategy:default"
-            # The user's own sees how each of them begins and ends.
-            or symbol_by_name(task.Request) is not ReliableRequest
-        )
+        has_own = task.Strategy != "celery.worker.strategy:default"
         return bool(has_own or self._worker.consumer.task_buckets.get(task.name))

@@ -157,7 +157,6 @@ def test_a_worker_that_turns_and_takes_nothing(
 
     assert found(desk) == {"worker_takes_nothing"}
     assert all(word in told for word in ("deaf@", f"pid {worker.pid}", "2 of 2 slots free"))
-    wait_for(lambda: problems("readyz", str(tmp_path)), SEEN_SECONDS, "a probe says so too")
     assert problems("livez", str(tmp_path)) == []
 
 

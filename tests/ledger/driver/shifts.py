@@ -51,10 +51,19 @@ def patches(world: Any) -> Iterator[Any]:
     for module in (child, conclusion, backend):
         yield mock.patch.object(module, "put_off", own)
     yield mock.patch.object(child, "app_or_default", return_value=world.app)
-    yield mock.patch.object(shifts, "hear_processes")
+    yield mock.patch.object(shifts, "ShiftHearing", _Deaf)
     yield mock.patch.object(shifts, "has_job", return_value=True)
     yield mock.patch.object(world.app, "use_fast_trace_task", True)
     yield _tasks_known(world.app)
+
+
+class _Deaf:
+    """Nobody wants to hear of what processes take."""
+
+    wants_messages = False
+
+    def __init__(self, *_: Any) -> None:
+        """It hears nothing."""
 
 
 class _OwnPutOff:
