@@ -36,7 +36,6 @@ from celery_reliable.findings import (
     NO_REDIS,
     NOT_LOOKED_AT,
     REDIS_UNFIT,
-    ROWS,
     SERVER,
     SETTINGS_WRONG,
     SETUP,
@@ -267,15 +266,9 @@ def _ask(reliable: Reliable, setup: Setup) -> tuple[list[Finding], Setup, bool]:
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
-    names = [one.name for one in setup.tasks if one.has_row]
     more: dict[str, Callable[[Reliable], list[Finding]]] = {
         "The rights at the broker's Redis": ask_broker,
         "The rights at the result backend's Redis": ask_results,
-        "Rows with tasks": lambda own: [
-            finding
-            for one in own.framework.unseen_rows()
-            for finding in look(ROWS, replace(one, tasks=names))
-        ],
     }
     for what, ask in more.items():
         try:

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from celery import Celery, states
-from django.core.checks import run_checks
 from django.utils import timezone
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.checks import SERVER_TAG
 from celery_reliable.contrib.django.rows import attempts, look_after_rows
 from celery_reliable.contrib.django.rows.model import all_rows, wait_for
 from celery_reliable.contrib.django.tasks import rows
@@ -241,22 +239,3 @@ def bury(app: Celery, claim: Claim) -> None:
         claim, Reason.LOST, exception="lost", traceback="", patience_seconds=1
     )
     events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)
-
-
-def test_the_doctor_reports_rows_that_nobody_looks_after(book: Any, task: Any) -> None:
-    def reported() -> list[str]:
-        found = run_checks(tags=[SERVER_TAG], include_deployment_checks=True)
-        return [one.msg for one in found if one.id == "celery_reliable.W033"]
-
-    committed_only(task, book)
-    assert reported() == []
-    # A time in the future is no sign that somebody has looked.
-    for seconds in (601, -700):
-        forget(book, seconds)
-        (said,) = reported()
-        assert "at 1 of the rows of shelf.Book" in said
-        assert "no such task" not in said
-    # A plain check asks no database.
-    assert not [one for one in run_checks() if one.id == "celery_reliable.W033"]
-    type(book).objects.filter(pk=book.pk).update(task_name="shelf.gone")
-    assert "no such task with rows: shelf.gone." in reported()[0]

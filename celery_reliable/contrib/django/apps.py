@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
@@ -13,7 +12,6 @@ from django.db import connections
 from celery_reliable import app
 from celery_reliable.contrib.django.checks import SERVER_TAG, check_project, check_servers
 from celery_reliable.contrib.django.project import project_app, remember_app
-from celery_reliable.findings import UnseenRows
 from celery_reliable.log import logger
 from celery_reliable.signals import dead_letter_replayed, task_buried, task_lost
 
@@ -68,9 +66,3 @@ class _Django(app.Framework):
         for connection in connections.all(initialized_only=True):
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
-
-    def unseen_rows(self) -> Sequence[UnseenRows]:
-        # Imported when somebody asks: most processes never do.
-        from celery_reliable.contrib.django.rows.reconciling import unseen_rows
-
-        return unseen_rows()

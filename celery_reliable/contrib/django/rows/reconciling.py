@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery, states
 from django.apps import apps
 from django.db import connections, transaction
-from django.db.models import Count, F, Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from celery_reliable.app import reliable_of
@@ -30,12 +30,11 @@ from celery_reliable.contrib.django.rows.model import (
 )
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import one_line
-from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
 from celery_reliable.ledger import Look
 from celery_reliable.log import logger
 from celery_reliable.model import Reason, State
 
-__all__ = ["look_after_rows", "row_models", "unseen_rows"]
+__all__ = ["look_after_rows", "row_models"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
@@ -46,20 +45,6 @@ _LARGE = {"task_result", "task_error", "task_effects"}
 def row_models() -> list[Any]:
     """Return the models of the project that are rows with tasks, one for each table of these."""
     return [one for one in apps.get_models() if is_row(one) and not one._meta.proxy]
-
-
-def unseen_rows() -> list[UnseenRows]:
-    """Return the rows of each model at which nobody looks.  Raises what the databases raise."""
-    found = []
-    for model in row_models():
-        connection = connections[all_rows(model).db]
-        if model._meta.db_table not in connection.introspection.table_names():
-            # Before the first migration there are no rows.
-            continue
-        unseen = all_rows(model).filter(not_seen_for(UNSEEN_SECONDS), task_status__in=OPEN)
-        counts = dict(unseen.order_by().values_list("task_name").annotate(Count("pk")))
-        found.append(UnseenRows(model._meta.label, counts))
-    return found
 
 
 def look_after_rows(
