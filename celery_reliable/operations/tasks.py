@@ -165,7 +165,7 @@ class Tasks(Part):
             known.get(group)
         elif state is Kind.DEAD:
             groups = known.fitting(filter_)
-        now_ms = self.ledger.numbers().now_ms
+        now_ms = self.ledger.workers.time_ms()
         orders = self.ledger.orders.read()
         walk = Walk(
             self.app,
