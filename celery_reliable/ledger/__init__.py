@@ -14,7 +14,7 @@ from celery_reliable.ledger.indexes import Held, Indexes, ObjectLook, Place, Wor
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, NamedTasks, Run, Runs
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.publications import AS_IT_IS, Publications, Resent, Senders, dues_of
-from celery_reliable.ledger.records import Death, Found, Groups, Look, Records, death_of
+from celery_reliable.ledger.records import Found, Groups, Look, Records
 from celery_reliable.ledger.schema import Keys, line_of, slots
 from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
 from celery_reliable.ledger.transitions import Step
@@ -27,7 +27,6 @@ __all__ = [
     "Bell",
     "Command",
     "Connector",
-    "Death",
     "Found",
     "Held",
     "Ledger",
@@ -48,7 +47,6 @@ __all__ = [
     "answers",
     "behind_sentinels",
     "connect",
-    "death_of",
     "denied",
     "dues_of",
     "ledger_commands",
