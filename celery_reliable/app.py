@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from celery import Celery
 
@@ -14,9 +14,6 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, connect
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.settings import REDIS_SCHEMES, ReliableConfig, sanitized_url, split_urls
-
-if TYPE_CHECKING:
-    from celery_reliable.findings import UnseenRows
 
 __all__ = [
     "Framework",
@@ -108,13 +105,6 @@ class Framework:
 
     def drop_lost_connections(self) -> None:
         """Let databases be connected anew, as Celery does between tasks."""
-
-    def unseen_rows(self) -> Sequence[UnseenRows]:
-        """Ask the databases for rows with an open task at which nobody has looked for long.
-
-        Raises what the databases raise.
-        """
-        return ()
 
 
 class Reliable:

@@ -35,7 +35,6 @@ from celery_reliable.findings import (
     NOT_LOOKED_AT,
     REDIS_FORBIDS,
     REDIS_UNFIT,
-    ROWS,
     SERVER,
     SETTINGS_WRONG,
     SETUP,
@@ -239,13 +238,6 @@ def _ask(reliable: Reliable, setup: Setup) -> tuple[list[Finding], Setup, bool]:
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
-    names = [one.name for one in setup.tasks if one.has_row]
-    try:
-        for one in reliable.framework.unseen_rows():
-            found += look(ROWS, replace(one, tasks=names))
-    except Exception as exc:
-        # The database is away, say.
-        found.append(_unseen("Rows with tasks", f"{one_line(exc)}."))
     return found, setup, is_away
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery import Celery
 from celery import Task as CeleryTask
@@ -41,6 +42,8 @@ from celery_reliable.publishing import (
 )
 
 __all__ = ["ReliableTask"]
+
+T = TypeVar("T")
 
 _REQUEST = "celery_reliable.request:ReliableRequest"
 #: The control that tells the ledger what is revoked.
@@ -119,6 +122,20 @@ def _counts_losses(request: Any) -> bool:
     with suppress(ImportError, AttributeError, TypeError, ValueError):
         return issubclass(symbol_by_name(request), ReliableRequest)
     return False
+
+
+class shown(Generic[T]):  # noqa: N801 - used as `property` is
+    """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
+
+    All executions in a process share one instance of a task, so the package reads none of these.
+    """
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __get__(self, task: Any, owner: Any = None) -> T:
+        return self if task is None else self._read(task)  # type: ignore[return-value]
 
 
 class ReliableTask(TaskOptions, CeleryTask):
@@ -306,19 +323,19 @@ class ReliableTask(TaskOptions, CeleryTask):
     def backend(self, value: Any) -> None:
         self._own_backend = value
 
-    @property
+    @shown
     def attempt(self) -> int:
         """The number of the attempt that runs, which is its fencing token: 1, 2, 3 … per task id.
 
         It grows with every attempt of one id, through losses, retries, replacement and replay.  It
-        is 1 in eager and direct calls.
+        is 1 in eager and direct calls.  A value that you assign hides it, in this process.
         """
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
             return current.claim.attempt
         return 1
 
-    @property
+    @shown
     def seconds_left(self) -> float | None:
         """Seconds until this attempt counts as stuck; None without `time_to_run_seconds`.
 

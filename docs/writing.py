@@ -75,8 +75,8 @@ def options() -> str:
         that cannot work is refused: so is ``acks_late=False``, which asks for at most one run. For
         a task that must not run twice say ``max_losses=0``: when its process dies, it is a dead
         letter. The options are those of the task's class; what a body assigns to ``self``, which
-        all executions in a process share, is yours. An attribute ``attempt`` of your own is
-        refused.
+        all executions in a process share, is yours: ``self.attempt = …`` hides the number below in
+        that process, and nothing else changes by it. A class attribute ``attempt`` is refused.
 
         What skips, retries and fails, and what ``unique`` is for: :doc:`/guides/one-object`.
         """

@@ -18,7 +18,6 @@ from celery_reliable.log import logger
 __all__ = [
     "NO_START",
     "SUPPORTED",
-    "UNSEEN_SECONDS",
     "Entry",
     "Finding",
     "Limits",
@@ -27,7 +26,6 @@ __all__ = [
     "ServerFacts",
     "Setup",
     "TaskSetup",
-    "UnseenRows",
     "WorkerSetup",
     "counted",
     "listed",
@@ -44,9 +42,6 @@ F = TypeVar("F")
 Seen = bool | None | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 NO_START = "No worker starts, and publishing a task raises."
 _LEVELS = ("error", "warning", "info")
-
-#: `celery_reliable.rows` looks at each row with an open task once in a minute or two.
-UNSEEN_SECONDS: Final = 600.0
 
 
 #: The releases of other packages that fit, as in this package's metadata: the least, and the first
@@ -316,22 +311,6 @@ class Setup:
             )
             for one in self.ours
         }
-
-
-@dataclass(frozen=True, slots=True)
-class UnseenRows:
-    """The rows of one model whose task waits or runs, and at which nobody has looked for
-    UNSEEN_SECONDS.
-
-    Attributes:
-        model: such as "shop.Order".
-        counts: how many there are of each task, by its name.
-        tasks: the names of the tasks with rows that this app has.
-    """
-
-    model: str
-    counts: Mapping[str, int]
-    tasks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

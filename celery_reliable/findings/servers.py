@@ -1,4 +1,4 @@
-"""The part of the table that is about what an app meets: Redis, living workers, rows with tasks.
+"""The part of the table that is about what an app meets: Redis and living workers.
 
 A managed server hides some facts, which give no finding but W004.
 """
@@ -12,13 +12,11 @@ from typing import Any, Final
 from celery_reliable.findings.entries import (
     NO_START,
     SUPPORTED,
-    UNSEEN_SECONDS,
     Entry,
     Finding,
     Seen,
     ServerFacts,
     Setup,
-    UnseenRows,
     listed,
 )
 
@@ -30,7 +28,6 @@ __all__ = [
     "NOT_LOOKED_AT",
     "REDIS_FORBIDS",
     "REDIS_UNFIT",
-    "ROWS",
     "SERVER",
     "neighbours",
 ]
@@ -163,22 +160,6 @@ def _other_versions(setup: Setup) -> Seen:
     return {"names": listed(names), "own": own} if names else None
 
 
-def _unseen_rows(rows: UnseenRows) -> Seen:
-    if not rows.counts:
-        return None
-    unknown = sorted(rows.counts.keys() - set(rows.tasks))
-    if unknown:
-        what = f" This app has no such task with rows: {listed(unknown)}."
-        do = "Bring the task back under its name, or publish another one for these rows."
-    else:
-        what = ""
-        do = (
-            "Check that beat runs with celery_reliable.rows in its schedule, and that a worker "
-            "takes it within half a minute, after which it has expired."
-        )
-    return {"count": sum(rows.counts.values()), "model": rows.model, "what": what, "do": do}
-
-
 SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
     Entry("E005", "redis_evicts", "error",
         "The ledger's Redis has maxmemory-policy {policy}, and {limit}: when its memory is full, "
@@ -276,13 +257,4 @@ FLEET: Final[tuple[Entry[Setup], ...]] = (
         "{reason}",
         "A killed worker's tasks come back after LEASE_SECONDS, and not within seconds.",
         _witnesses),
-)  # fmt: skip
-
-ROWS: Final[tuple[Entry[UnseenRows], ...]] = (
-    Entry("W033", "rows_unseen", "warning",
-        f"Nobody has looked for {UNSEEN_SECONDS / 60:g} minutes at {{count}} of the rows of "
-        "{model} with an open task.{what}",
-        "{do}",
-        "Rows that were committed and never published wait for ever, and rows say that they wait "
-        "or run, whatever became of their tasks.", _unseen_rows),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from celery_reliable.ledger.indexes import Held, Indexes, ObjectLook, Place, Wor
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, NamedTasks, Run, Runs
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.publications import AS_IT_IS, Publications, Resent, Senders, dues_of
-from celery_reliable.ledger.records import Death, Found, Groups, Look, Records, death_of
+from celery_reliable.ledger.records import Found, Groups, Look, Records
 from celery_reliable.ledger.schema import Keys, line_of, slots
 from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.transitions import Step
@@ -26,7 +26,6 @@ __all__ = [
     "FORMAT",
     "Bell",
     "Connector",
-    "Death",
     "Found",
     "Held",
     "Ledger",
@@ -47,7 +46,6 @@ __all__ = [
     "answers",
     "behind_sentinels",
     "connect",
-    "death_of",
     "dues_of",
     "line_of",
     "self_test",

@@ -217,30 +217,28 @@ class Caller:
         return answer
 
     def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
-        """Send steps of one script in two round trips, and return the answer of each.
+        """Send steps of one script in one round trip, and return the answer of each.
 
         Each is a step of its own, so some may have been executed when this raises.  Raises what
         `run` raises.
         """
         if not steps:
             return []
-        first, *others = steps
 
         def run() -> list[Any]:
-            # It loads the script: within a pipeline it is too late for that.
-            found = [self._sent(first)]
             pipe = self.client.pipeline(transaction=False)
-            for step in others:
+            for step in steps:
                 pipe.evalsha(*step.call)
-            for step, reply in zip(others, pipe.execute(raise_on_error=False), strict=True):
-                # Somebody may have flushed the scripts meanwhile.
-                is_unknown = isinstance(reply, errors.NoScriptError)
-                found.append(self._sent(step) if is_unknown else reply)
-                if isinstance(found[-1], Exception):
-                    raise found[-1]
+            found = pipe.execute(raise_on_error=False)
+            for at, reply in enumerate(found):
+                # The first that the server does not know loads the script for the others.
+                if isinstance(reply, errors.NoScriptError):
+                    found[at] = self._sent(steps[at])
+                elif isinstance(reply, Exception):
+                    raise reply
             return found
 
-        found, is_repeated = self._repeated(first.code.name, run, None, first)
+        found, is_repeated = self._repeated(steps[0].code.name, run, None, steps[0])
         return [
             step.transition.read(raw, is_repeated) for step, raw in zip(steps, found, strict=True)
         ]

@@ -67,11 +67,6 @@ class Address:
     #: The arguments of the connection that are about TLS.
     tls: Mapping[str, Any]
 
-    @property
-    def is_socket(self) -> bool:
-        """Whether it is a socket of this host's."""
-        return bool(self.path)
-
 
 def parsed(url: str) -> Address:
     """Return what *url* says.  Raises ConfigurationError for one that cannot be read, or whose
@@ -289,7 +284,7 @@ def connect(
         auth = {"credential_provider": options["credential_provider"]}
     kwargs: dict[str, Any] = {"db": first.db or 0, **auth}
     connection_class: Any = redis.Connection
-    if first.is_socket:
+    if first.path:
         connection_class = redis.UnixDomainSocketConnection
         kwargs["path"] = first.path
     else:

@@ -13,12 +13,12 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import schema
-from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.schema import LEASE_FIELDS, slots, text_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, Due
 
-__all__ = ["Held", "Indexes", "Numbers", "ObjectLook", "Place", "WorkerLook"]
+__all__ = ["Held", "Indexes", "ObjectLook", "Place", "WorkerLook"]
 
 #: The last one that was read of an index: its score and its id.
 Place = tuple[int, str]
@@ -38,16 +38,6 @@ class WorkerLook:
     beat_ms: int
     #: Task id -> its claim and the pid of the process.
     claims: Mapping[str, tuple[Claim, int]]
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """How many records there are, at a time of the ledger's clock."""
-
-    now_ms: int
-    #: At which somebody must look: queued, waiting, owed, and what runs with a limit.
-    due: int
-    dead: int
 
 
 @dataclass(frozen=True)
@@ -125,10 +115,6 @@ class Indexes(Part):
         )
         return [(text_of(id_), ms) for id_, ms in found]
 
-    def dead_ids(self, limit: int = 100) -> list[str]:
-        """Return ids of at most *limit* dead letters, the latest first."""
-        return [id_ for id_, _ in self.letters_after(None, limit, is_latest_first=True)]
-
     def count_dead(self) -> int:
         """Return how many dead letters there are."""
         return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))
@@ -137,21 +123,14 @@ class Indexes(Part):
         """Return how many records there are at which somebody must look, and the ids of at most
         *most* of them, evenly from the first to the last.
         """
-        total, due = self.numbers().due, self.keys.due
+        due = self.keys.due
+        total = int(self._caller.read("sample", lambda client: client.zcard(due)))
         ranks = [index * (total - 1) // max(most - 1, 1) for index in range(most)]
         if total <= most:
             ranks = list(range(total))
         found = self._caller.read_all("sample", [("ZRANGE", due, rank, rank) for rank in ranks])
         ids = dict.fromkeys(task_id for some in found for task_id in some)
         return total, [text_of(task_id) for task_id in ids]
-
-    def numbers(self) -> Numbers:
-        """Return how many records there are."""
-        *time, due, dead = self._caller.read_all(
-            "numbers",
-            [*clock_of(self.keys), ("ZCARD", self.keys.due), ("ZCARD", self.keys.dead)],
-        )
-        return Numbers(ms_of(*time), due, dead)
 
     def worker_looks(self, patience_seconds: float | None = None) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten

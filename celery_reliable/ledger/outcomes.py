@@ -25,11 +25,10 @@ from celery_reliable.ledger.answers import (
 )
 from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.connector import Connector
-from celery_reliable.ledger.records import Death
 from celery_reliable.ledger.transitions import Step, as_one, encoded
 from celery_reliable.model import Cause, Claim, DeadLetter, Reason, StoredResult
 
-__all__ = ["Outcomes"]
+__all__ = ["Outcomes", "kind_of_death"]
 
 A = TypeVar("A", bound=Answer)
 
@@ -38,6 +37,7 @@ _STOPPING_LOOK_MS = 10_000
 #: In the place of an epoch: what was called off has none.
 _CALLED_OFF = "stop"
 _NO_RESULT = StoredResult("", "", "", 0, 0)
+_OF_DEATH = re.compile(r"signal \d+ \((SIG\w{1,20})\)|exitcode (-?\d{1,10})|out of memory")
 _KIND = re.compile(r"[\w.]{1,200}")
 
 
@@ -45,6 +45,18 @@ def _kind_of(exception: str) -> str:
     """Return the name of an exception's type, from its one line; empty where that has none."""
     found = _KIND.fullmatch(exception.partition(":")[0])
     return found[0] if found else ""
+
+
+def kind_of_death(cause: Cause, detail: str) -> str:
+    """Return what deaths of one kind have in common: "child_lost, SIGKILL, out of memory".
+
+    *detail* is written for people: "signal 9 (SIGKILL), pid 7, out of memory".
+    """
+    # Without an outcome it is an exception's text, in which anything may stand.
+    told = "" if cause is Cause.NO_OUTCOME else detail.partition(";")[0]
+    found = (_OF_DEATH.fullmatch(part.strip()) for part in told.split(","))
+    names = [one[1] or (f"exit code {one[2]}" if one[2] else one[0]) for one in found if one]
+    return ", ".join([cause.value, *names])
 
 
 def _as_death(verdict: Verdict | None) -> str:
@@ -188,7 +200,7 @@ class Outcomes(Part):
             worker=claim.worker,
             cause=cause.value,
             detail=detail,
-            death=str(Death.of(f"{cause.value}: {detail}")),
+            death=kind_of_death(cause, detail),
             max_losses=max_losses,
             due_in_ms=due_in_ms,
             due_ms=due_ms,

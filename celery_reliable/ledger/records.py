@@ -20,7 +20,6 @@ from celery_reliable.ledger.schema import text_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
     NO_GROUP,
-    Cause,
     DeadLetter,
     EndedTask,
     Group,
@@ -31,65 +30,11 @@ from celery_reliable.model import (
     State,
 )
 
-__all__ = ["Death", "Found", "Groups", "Look", "Records", "death_of"]
-
-_SIGNAL = re.compile(r"signal \d+ \((SIG\w{1,20})\)")
-_EXIT_CODE = re.compile(r"exitcode (-?\d{1,10})")
-_PID = re.compile(r"pid (\d{1,20})")
-_WORDS = frozenset(cause.value for cause in Cause)
+__all__ = ["Found", "Groups", "Look", "Records"]
 
 T = TypeVar("T")
 
 _REASONS = frozenset(one.value for one in Reason)
-
-
-@dataclass(frozen=True)
-class Death:
-    """How an attempt was lost, as far as the line tells that its history has of it.  That line is
-    written for people; what cannot be read of it is left out.
-    """
-
-    #: One of `model.Cause`; empty where the line says none.
-    cause: str = ""
-    #: "SIGKILL"; empty where it was none, or nobody knows.
-    signal: str = ""
-    exit_code: int | None = None
-    #: The kernel had killed for want of memory just then.
-    out_of_memory: bool = False
-    pid: int | None = None
-
-    @classmethod
-    def of(cls, line: str) -> Death:
-        """Read a line such as "child_lost: signal 9 (SIGKILL), pid 7, out of memory"."""
-        cause, _, detail = line.partition(":")
-        if cause not in _WORDS:
-            return cls()
-        if cause == Cause.NO_OUTCOME.value:
-            # What follows is an exception's text, in which anything may stand.
-            return cls(cause)
-        parts = [part.strip() for part in detail.partition(";")[0].split(",")]
-        signal, code, pid = (_first(one, parts) for one in (_SIGNAL, _EXIT_CODE, _PID))
-        return cls(
-            cause,
-            signal or "",
-            None if code is None else int(code),
-            "out of memory" in parts,
-            None if pid is None else int(pid),
-        )
-
-    def __str__(self) -> str:
-        """Return what deaths of one kind have in common: "child_lost, SIGKILL, out of memory"."""
-        parts = [
-            self.cause,
-            self.signal,
-            "" if self.exit_code is None else f"exit code {self.exit_code}",
-            "out of memory" if self.out_of_memory else "",
-        ]
-        return ", ".join(part for part in parts if part)
-
-
-def _first(pattern: re.Pattern[str], parts: Sequence[str]) -> str | None:
-    return next((found[1] for one in parts if (found := pattern.fullmatch(one))), None)
 
 
 #: The most groups that are returned at once.
@@ -154,13 +99,6 @@ class Groups(Part):
         )
         read = [_MEMBER.fullmatch(member) for member in members]
         return [(one[3].decode(), int(one[2])) for one in read if one]
-
-
-def death_of(letter: DeadLetter) -> Death:
-    """Return what is known of how a letter's last attempt was lost; nothing of one that ended
-    otherwise.
-    """
-    return Death.of(letter.exception) if letter.reason is Reason.LOST else Death()
 
 
 def _range(

@@ -295,10 +295,8 @@ class NamedWorkers:
 
     @classmethod
     def from_text(cls, text: str) -> NamedWorkers:
-        """Read what `to_text` wrote; of anything else, what allows no worker."""
-        with suppress(ValueError):
-            return cls.of({NAMED: json.loads(text)}) or cls(only=("",))
-        return cls(only=("",))
+        """Read what `to_text` wrote."""
+        return cls.of({NAMED: json.loads(text)}) or cls(only=("",))
 
     def as_header(self) -> dict[str, Any]:
         """Return what `of` reads: what applies, as plain JSON values."""

@@ -95,7 +95,7 @@ class DeadLetters(Part):
 
         One that is replayed or discarded while the list is read is left out.
         """
-        ids = self.ledger.dead_ids(limit)
+        ids = [id_ for id_, _ in self.ledger.letters_after(None, limit, is_latest_first=True)]
         looks = self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
         return [letter for look in looks if look and (letter := look.letter)]
 

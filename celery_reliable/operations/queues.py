@@ -50,7 +50,7 @@ class Queues(Part):
         _, looks = self._sample
         names = {*self.app.amqp.queues, *self._queues_of(looks)}
         names.update(queue for one in alive for queue in one.queues)
-        now_ms = self.ledger.numbers().now_ms
+        now_ms = self.ledger.workers.time_ms()
         if self.broker.is_redis:
             views = [self._view(name, now_ms) for name in sorted(names)]
         else:

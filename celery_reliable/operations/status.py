@@ -45,8 +45,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
     What is read is bounded, however many records and dead letters there are.
     """
     reliable = reliable_of(app)
-    numbers = ledger.numbers()
-    now_ms = numbers.now_ms
+    now_ms, n_dead = ledger.workers.time_ms(), ledger.count_dead()
     meta = ledger.passes.meta()
     workers = tuple(Workers(app, ledger, broker).all())
     alive = [one for one in workers if one.state == "alive"]
@@ -71,7 +70,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
         ),
         last_pass=_last_pass(meta, now_ms),
         orders=tuple(obeyed_by(ledger, ledger.orders.read())),
-        tasks={**states, "running": sum(one.claims for one in workers), "dead": numbers.dead},
+        tasks={**states, "running": sum(one.claims for one in workers), "dead": n_dead},
         is_exact=is_exact,
         waiting_for_worker=for_workers,
         nobody_alive=_nobody_alive(ledger, alive) if for_workers else (),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from celery_reliable.clock import moment, utc
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Look, answers, death_of
+from celery_reliable.ledger import Look, answers
 from celery_reliable.ledger import Run as LedgerRun
 from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.dead_letters import LetterGroups
@@ -87,8 +87,6 @@ class Tasks(Part):
             history.append(Entry(begun_at, "started", record.attempt, "", record.owner, record.pid))
         more: dict[str, Any] = message_view(record, with_arguments=arguments)
         if (letter := look.letter) is not None:
-            death = death_of(letter)
-            more["death"] = death if death.cause else None
             more["traceback"] = letter.traceback
         return TaskInFull(**facts, history=tuple(history), **more)
 
@@ -142,7 +140,7 @@ class Tasks(Part):
         """
         if group:
             LetterGroups(self.app, self.ledger).get(group)
-        now_ms = self.ledger.numbers().now_ms
+        now_ms = self.ledger.workers.time_ms()
         orders = self.ledger.orders.read()
         walk = Walk(
             self.ledger,

@@ -18,7 +18,6 @@ from celery_reliable import orders
 from celery_reliable.clock import at, moment, span
 from celery_reliable.findings import Finding, Limits, ServerFacts
 from celery_reliable.leases import nodename_of
-from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.orders import OrderKind
 from celery_reliable.settings import ReliableConfig
@@ -224,8 +223,6 @@ class TaskInFull(Task):
     """
 
     history: tuple[Entry, ...] = ()
-    #: Of a dead letter: what killed the last attempt; None: nothing did, or nobody knows.
-    death: Death | None = None
     traceback: str = ""
     #: What its message says; whatever may repeat an argument is redacted unless it was asked for.
     args: Any = None

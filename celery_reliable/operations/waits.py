@@ -7,7 +7,7 @@ from typing import Any
 
 from celery_reliable.clock import at, moment, span
 from celery_reliable.leases import nodename_of
-from celery_reliable.ledger import Held, Look, death_of
+from celery_reliable.ledger import Held, Look
 from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations.messages import envelope_of, has_eta, queue_of, told_by
@@ -82,7 +82,7 @@ class Situation:
             "why": by_state[record.state](),
             "attempts": record.attempt,
             "losses": record.losses,
-            "cause": str(death_of(letter)) if letter else look.cause,
+            "cause": letter.group.cause if letter else look.cause,
             "queue": self._queue_name,
             "object_key": look.object_key,
             "object_name": self._object_name,

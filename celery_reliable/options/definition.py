@@ -9,8 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import CALL_OPTIONS, call_of, in_force, may_have_more_places
@@ -56,9 +55,8 @@ class TaskOptions:
     """The options that a reliable task has beside Celery's own.  `definition` checks them."""
 
     #: The name of the argument that names the object, or a callable that gets all the arguments,
-    #: defaults too (by position or by name, as it takes them), and returns an int, a str, a UUID,
-    #: bytes, or a tuple of these. One whose first parameter is ``self`` gets the task before them.
-    #: None: no object.
+    #: defaults too, in the task's own order, and returns an int, a str, a UUID, bytes, or a tuple
+    #: of these. In a class it is a ``staticmethod`` or a ``classmethod``. None: no object.
     object_id: str | Callable[..., Any] | None = None
     #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"fail"``
     #: (raise ObjectBusy) or ``"wait"`` (stand in line in the ledger, in the order of publication,
@@ -129,37 +127,26 @@ class TaskObject:
     spec: str | Callable[..., object]
     #: What the task's callers give, without ``self``.
     signature: inspect.Signature
-    #: The callable is given the task before the arguments.
-    takes_task: bool = False
-    #: The signature that decides how the callable is called.
-    given: inspect.Signature | None = None
 
     def id_of(self, task: Any, args: Any, kwargs: Any) -> object:
         """Return the object id that a call of *task* gives.  Raises ObjectIdError."""
-        spec = partial(cast(Any, self.spec), task) if self.takes_task else self.spec
-        return resolve_object_id(
-            spec, self.signature, task.name, args or (), kwargs or {}, self.given
-        )
+        return resolve_object_id(self.spec, self.signature, task.name, args or (), kwargs or {})
 
 
 def object_of(cls: Any) -> TaskObject | None:
     """Return how calls of a task's class say which object they are about; None if they do not.
 
-    A function is a method only if its first parameter is ``self``, because Celery also puts the
-    options of a decorator into a class.  Raises ConfigurationError.
+    A function is no method, because Celery also puts the options of a decorator into a class.
+    Raises ConfigurationError.
     """
-    found = inspect.getattr_static(cls, "object_id")
-    if found is None:
+    spec = inspect.getattr_static(cls, "object_id")
+    if spec is None:
         return None
-    spec, takes_task = found, False
-    if isinstance(found, (staticmethod, classmethod)):
-        spec = found.__get__(None, cls)
-    elif inspect.isfunction(found):
-        takes_task = next(iter(inspect.signature(found).parameters), "") == "self"
+    if isinstance(spec, (staticmethod, classmethod)):
+        spec = spec.__get__(None, cls)
     signature = signature_of_run(cls)
-    told = partial(spec, None) if takes_task else spec
-    given = check_object_id_spec(told, signature, cls.name)
-    return TaskObject(spec, signature, takes_task, given)
+    check_object_id_spec(spec, signature, cls.name)
+    return TaskObject(spec, signature)
 
 
 def signature_of_run(cls: Any) -> inspect.Signature:

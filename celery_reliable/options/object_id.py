@@ -64,9 +64,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EXPECTED = "an int, a str, a UUID, bytes, or a tuple of these"
 
 
-def check_object_id_spec(
-    spec: ObjectIdSpec, signature: inspect.Signature, task_name: str
-) -> inspect.Signature:
+def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_name: str) -> None:
     """Check a task's `object_id` when the task is defined.
 
     A callable with a signature is checked against the task's arguments.  What it returns can only
@@ -77,21 +75,17 @@ def check_object_id_spec(
         signature: that of the task's own arguments, without `self`.
         task_name: for the error.
 
-    Returns:
-        The signature that decides how a callable is called: the task's own, so that arguments are
-        given by position where possible; or the same with all of them by name, if the callable
-        does not take that.
-
     Raises:
         ConfigurationError: the task has no such argument, or the callable does not take the task's
             arguments.
     """
     if callable(spec):
-        return _check_callable(spec, signature, task_name)
+        _check_callable(spec, signature, task_name)
+        return
     names = list(signature.parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     if spec in names or (takes_any and spec):
-        return signature
+        return
     listed = f"Its arguments are {', '.join(names)}." if names else "It takes no arguments."
     way_out = did_you_mean(spec, names) or listed
     raise ConfigurationError(
@@ -101,34 +95,24 @@ def check_object_id_spec(
 
 def _check_callable(
     spec: Callable[..., object], signature: inspect.Signature, task_name: str
-) -> inspect.Signature:
+) -> None:
     try:
         taken = inspect.signature(spec)
     except (TypeError, ValueError):
         # Some callables in C have no signature.
-        return signature
-    parameters = list(signature.parameters.values())
+        return
+    parameters = signature.parameters.values()
     arguments = OrderedDict((p.name, None) for p in parameters if p.kind not in _VARIABLE)
     bind = taken.bind if len(arguments) == len(parameters) else taken.bind_partial
-    named = [
-        p if p.kind is p.VAR_KEYWORD else p.replace(kind=p.KEYWORD_ONLY)
-        for p in parameters
-        if p.kind is not p.VAR_POSITIONAL
-    ]
-    refused = []
-    for given in (signature, signature.replace(parameters=named)):
-        example = inspect.BoundArguments(given, arguments)
-        try:
-            bind(*example.args, **example.kwargs)
-        except TypeError as error:
-            refused.append(error)
-        else:
-            return given
-    raise ConfigurationError(
-        f"Task {task_name!r}: its object_id callable takes {taken}, and the task's arguments are "
-        f"{signature} ({refused[0]}). It is given all of them, those with a default too: let it "
-        "take what the task takes (`*args, **kwargs` for what it does not look at)."
-    )
+    example = inspect.BoundArguments(signature, arguments)
+    try:
+        bind(*example.args, **example.kwargs)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"Task {task_name!r}: its object_id callable takes {taken}, and the task's arguments "
+            f"are {signature} ({error}). It is given all of them, those with a default too: let it "
+            "take what the task takes (`*args, **kwargs` for what it does not look at)."
+        ) from None
 
 
 def resolve_object_id(
@@ -137,7 +121,6 @@ def resolve_object_id(
     task_name: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    given: inspect.Signature | None = None,
 ) -> object:
     """Return the object id that one call gives.
 
@@ -147,7 +130,6 @@ def resolve_object_id(
         task_name: for the error.
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
-        given: what `check_object_id_spec` returned of a callable.
 
     Returns:
         The value as it was given, or the argument's default. `object_key` checks its type.
@@ -166,10 +148,9 @@ def resolve_object_id(
         ) from error
     bound.apply_defaults()
     if not isinstance(spec, str):
-        # By position where possible: the callable's parameters may have other names.
-        call = inspect.BoundArguments(given or signature, bound.arguments)
         try:
-            return spec(*call.args, **call.kwargs)
+            # By position where possible: the callable's parameters may have other names.
+            return spec(*bound.args, **bound.kwargs)
         except Exception as error:
             raise ObjectIdError(
                 f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "

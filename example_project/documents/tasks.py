@@ -54,16 +54,14 @@ def check_document(self: Any, document_id: int) -> dict[str, Any]:
     try:
         # Committed once, whatever is killed; and with it the row says that the task has succeeded.
         with self.effect():
-            self.write_row(
-                readability=score.score,
-                grade=score.grade,
-                structure={
-                    "n_words": score.n_words,
-                    "n_sentences": score.n_sentences,
-                    **findings,
-                },
-                checked_at=timezone.now(),
-            )
+            self.row.readability, self.row.grade = score.score, score.grade
+            self.row.structure = {
+                "n_words": score.n_words,
+                "n_sentences": score.n_sentences,
+                **findings,
+            }
+            self.row.checked_at = timezone.now()
+            self.row.save(update_fields=["readability", "grade", "structure", "checked_at"])
             run.end(Run.Outcome.WRITTEN)
     except RowTaken:
         run.end(Run.Outcome.REFUSED)

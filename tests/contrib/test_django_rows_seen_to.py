@@ -8,19 +8,14 @@ from typing import Any
 
 import pytest
 from celery import Celery, states
-from django.core.checks import run_checks
 from django.utils import timezone
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.checks import SERVER_TAG
 from celery_reliable.contrib.django.rows import attempts, look_after_rows
 from celery_reliable.contrib.django.rows.model import all_rows, wait_for
-from celery_reliable.contrib.django.tasks import rows
 from celery_reliable.exceptions import RowTaken
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
-from celery_reliable.operations import DeadLetters
-from tests.contrib.test_django_rows import begun, book, make, ran, record_of, status
+from tests.contrib.test_django_rows import begun, book, make, ran, record_of, status, write
 from tests.support.promises import promise
 
 __all__ = ["book", "make"]
@@ -29,7 +24,7 @@ __all__ = ["book", "make"]
 @pytest.fixture
 def task(make: Any, celery_project: Celery, redis_address: str) -> Iterator[Any]:
     celery_project.conf.result_backend = f"redis://{redis_address}/0"
-    yield make(lambda task: task.write_row(pages=task.attempt))
+    yield make(lambda task: write(task, pages=task.attempt))
     reliable_of(celery_project).close()
 
 
@@ -91,7 +86,7 @@ def test_what_was_committed_and_never_published_is_published(
 def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: Any) -> None:
     def body(task: Any) -> None:
         with task.effect():
-            task.write_row(pages=1)
+            write(task, pages=1)
         # All of these lock the row.
         task.row.save()
         with task.effect("sent") as effect:
@@ -181,13 +176,13 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
     task_id = task.delay(book.pk).id
 
     def while_it_runs(now: Any) -> None:
-        now.write_row(cents=1)
+        write(now, cents=1)
         ledger = reliable_of(task.app).ledger
         ledger.cancel(task_id, epoch=record_of(task, task_id).epoch, outcome="")
         forget(book)
         assert looked_after(task) == {"published": 1}
         with pytest.raises(RowTaken):
-            now.write_row(cents=2)
+            write(now, cents=2)
         raise KeyboardInterrupt
 
     make_running(task, book, task_id, while_it_runs)
@@ -201,62 +196,3 @@ def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) 
     forget(book)
     assert looked_after(task) == {"failed": 1}
     assert status(book)[0] == "waiting"
-
-
-def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
-    book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(rows.__class__, "apply_async", lambda self, **o: asked.append(o["kwargs"]))
-    task_id = task.delay(book.pk).id
-    claim = claimed(task, task_id)
-    make_running(task, book, task_id, break_off)
-    bury(task.app, claim)
-    assert asked == [{"task_ids": [task_id]}]
-    # Though somebody has just looked at it.
-    rows.apply(kwargs=asked.pop()).get()
-    assert status(book)[0] == "dead"
-    DeadLetters(task.app).replay(task_id)
-    rows.apply(kwargs=asked.pop()).get()
-    assert status(book)[0] == "waiting"
-    assert ran(task, book.pk, task_id, 2) is None
-    # What has ended well stays, and other tasks have no rows.
-    rows.apply(kwargs={"task_ids": [task_id]}).get()
-    assert status(book) == ("succeeded", 2, 2)
-    events.task_lost(
-        app=task.app,
-        name="shop.other",
-        task_id="x",
-        attempt=1,
-        losses=1,
-        cause=Cause.CHILD_LOST,
-        worker="w",
-    )
-    assert asked == []
-
-
-def bury(app: Celery, claim: Claim) -> None:
-    """Bury a task, and tell of it, as a worker does."""
-    reliable_of(app).ledger.bury(
-        claim, Reason.LOST, exception="lost", traceback="", patience_seconds=1
-    )
-    events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)
-
-
-def test_the_doctor_reports_rows_that_nobody_looks_after(book: Any, task: Any) -> None:
-    def reported() -> list[str]:
-        found = run_checks(tags=[SERVER_TAG], include_deployment_checks=True)
-        return [one.msg for one in found if one.id == "celery_reliable.W033"]
-
-    committed_only(task, book)
-    assert reported() == []
-    # A time in the future is no sign that somebody has looked.
-    for seconds in (601, -700):
-        forget(book, seconds)
-        (said,) = reported()
-        assert "at 1 of the rows of shelf.Book" in said
-        assert "no such task" not in said
-    # A plain check asks no database.
-    assert not [one for one in run_checks() if one.id == "celery_reliable.W033"]
-    type(book).objects.filter(pk=book.pk).update(task_name="shelf.gone")
-    assert "no such task with rows: shelf.gone." in reported()[0]

@@ -91,7 +91,8 @@ FILES = {
                 time.sleep(0.02)
 
         def update(task):
-            task.write_row(updated_by=os.getpid())
+            task.row.updated_by = os.getpid()
+            task.row.save(update_fields=["updated_by"])
 
         def save(task):
             task.row.saved_by = os.getpid()

@@ -69,7 +69,7 @@ class Walk:
         ledger, scene, task_id = self.ledger, self.scene, message.task.id
         worker, zombie = self.choice.choice(self.workers), self.choice.choice(self.dead)
         epoch = f"{next(self.numbers)}-replay"
-        letter = self.choice.choice([task_id, *ledger.dead_ids()])
+        letter = self.choice.choice([task_id, *(id_ for id_, _ in ledger.letters_after(None, 100))])
         acts: dict[str, Callable[[], object]] = {
             "publish": lambda: self.publish(self.choice.choice(self.ids), 0),
             "deliver": lambda: self.deliver(message, worker),

@@ -27,7 +27,8 @@ from celery_reliable.exceptions import (
     TaskExists,
     UnknownDeadLetter,
 )
-from celery_reliable.ledger.records import Death
+from celery_reliable.ledger.outcomes import kind_of_death
+from celery_reliable.model import Cause
 from celery_reliable.publishing import sending
 from celery_reliable.worker import claims
 from celery_reliable.worker.claims import how_it_ended
@@ -91,20 +92,16 @@ KILLED = lost("signal 9 (SIGKILL)")
 @pytest.mark.parametrize(
     ("error", "told", "death"),
     [
-        (KILLED, "signal 9 (SIGKILL), pid 7", Death("child_lost", "SIGKILL", None, False, 7)),
-        (lost("exitcode 70"), "exitcode 70, pid 7", Death("child_lost", "", 70, False, 7)),
-        (
-            WorkerLostError("something\nelse"),
-            "something else, pid 7",
-            Death("child_lost", "", None, False, 7),
-        ),
+        (KILLED, "signal 9 (SIGKILL), pid 7", "child_lost, SIGKILL"),
+        (lost("exitcode 70"), "exitcode 70, pid 7", "child_lost, exit code 70"),
+        (WorkerLostError("something\nelse"), "something else, pid 7", "child_lost"),
     ],
 )
-def test_signal_or_exit_code_and_process(error: Exception, told: str, death: Death) -> None:
+def test_signal_or_exit_code_and_process(error: Exception, told: str, death: str) -> None:
     assert how_it_ended(error, 7) == told
-    assert Death.of(f"child_lost: {told}") == death
+    assert kind_of_death(Cause.CHILD_LOST, told) == death
     # An exception's text is anybody's.
-    assert Death.of(f"ValueError: {told}") == Death()
+    assert kind_of_death(Cause.NO_OUTCOME, told) == "no_outcome"
 
 
 def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(
@@ -120,7 +117,7 @@ def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(
     told = how_it_ended(KILLED, 7)
 
     assert told == "signal 9 (SIGKILL), pid 7, out of memory"
-    assert str(Death.of(f"child_lost: {told}")) == "child_lost, SIGKILL, out of memory"
+    assert kind_of_death(Cause.CHILD_LOST, told) == "child_lost, SIGKILL, out of memory"
     # Two may be killed at once, and are told of one after the other.
     assert how_it_ended(KILLED, 8).endswith("out of memory")
     assert how_it_ended(lost("signal 11 (SIGSEGV)"), 9) == "signal 11 (SIGSEGV), pid 9"

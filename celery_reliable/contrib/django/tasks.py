@@ -19,12 +19,10 @@ __all__ = ["rows"]
     # Those that waited behind a busy pool are dropped when they are fetched.
     expires=30,
 )
-def rows(
-    self: Any, older_than_seconds: float = 60.0, task_ids: list[str] | None = None
-) -> dict[str, int]:
+def rows(self: Any, older_than_seconds: float = 60.0) -> dict[str, int]:
     """Publish rows that were committed and never published, and tell rows what became of their
-    tasks.  Once a minute is often enough; with *task_ids* it is sent by who lost or buried these.
+    tasks.  Once a minute is often enough.
     """
     from celery_reliable.contrib.django.rows import look_after_rows
 
-    return look_after_rows(self.app, older_than_seconds=older_than_seconds, task_ids=task_ids)
+    return look_after_rows(self.app, older_than_seconds=older_than_seconds)

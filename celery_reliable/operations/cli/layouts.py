@@ -182,7 +182,6 @@ def _task(found: TaskInFull, call: Call) -> None:
     for name in ("history", "traceback"):
         del told[name]
     told["waits_for"] = told.pop("why")["kind"]
-    told["killed by"] = told.pop("death")
     _figures(told, call)
     click.echo()
     print_items(call, found.history)

@@ -33,15 +33,6 @@ def work(self: Any, order: Order, gate: str) -> str:
     return gate
 
 
-class ByMethod(ReliableTask):
-    name = "project.by_method"
-    run = work
-
-    def object_id(self, order: Order, gate: str) -> Any:
-        assert self.app is not None
-        return order["id"]
-
-
 class ByClassMethod(ReliableTask):
     name = "project.by_class_method"
     run = work
@@ -67,10 +58,10 @@ class ByLambda(ReliableTask):
     object_id = lambda order, gate: order["id"]  # noqa: E731 - what users write
 
 
-CLASSES = (ByMethod, ByClassMethod, ByStaticMethod, ByLambda)
+CLASSES = (ByClassMethod, ByStaticMethod, ByLambda)
 SPECS = {
     "by_lambda": lambda order, gate: order["id"],
-    "by_lambda_of_some": lambda order, **_: order["id"],
+    "by_lambda_of_some": lambda order, *_: order["id"],
     "by_partial": partial(order_of, "id"),
     "by_bound_method": Orders().key,
     "by_wrapped": staticmethod(lambda order, gate: order["id"]),

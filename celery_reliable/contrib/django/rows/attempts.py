@@ -23,7 +23,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
 from celery_reliable.contrib.django.rows.model import (
     OPEN,
-    TASK_FIELDS,
     WAITING,
     TaskStatus,
     ended,
@@ -74,22 +73,7 @@ class RowAttempt:
         """Lock the row until the transaction ends.  Raises RowTaken."""
         # An update and no SELECT FOR UPDATE: SQLite has none, and refuses at once a transaction
         # that began by reading.  It changes nothing: the task may have ended by now.
-        self._update(task_writer=F("task_writer"))
-
-    def write(self, **values: Any) -> None:
-        """Write columns of the user's, and set them on `row`.  Raises RowTaken, and ValueError for
-        a column of the task.
-        """
-        own = sorted(TASK_FIELDS.intersection(values))
-        if own:
-            raise ValueError(f"{', '.join(own)}: written by celery_reliable alone.")
-        self._update(**values)
-        for name, value in values.items():
-            if not hasattr(value, "resolve_expression"):
-                setattr(self.row, name, value)
-
-    def _update(self, **values: Any) -> None:
-        if not self._mine.update(**values):
+        if not self._mine.update(task_writer=F("task_writer")):
             raise taken(self._query)
 
     @contextmanager

@@ -6,14 +6,13 @@ nobody could tell the row is written into it.  So no row says for ever that it r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery, states
 from django.apps import apps
 from django.db import connections, transaction
-from django.db.models import Count, F, Q
+from django.db.models import F
 from django.db.models.functions import Now
 
 from celery_reliable.app import reliable_of
@@ -30,12 +29,11 @@ from celery_reliable.contrib.django.rows.model import (
 )
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import one_line
-from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
 from celery_reliable.ledger import Look
 from celery_reliable.log import logger
 from celery_reliable.model import Reason, State
 
-__all__ = ["look_after_rows", "row_models", "unseen_rows"]
+__all__ = ["look_after_rows", "row_models"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
@@ -48,26 +46,8 @@ def row_models() -> list[Any]:
     return [one for one in apps.get_models() if is_row(one) and not one._meta.proxy]
 
 
-def unseen_rows() -> list[UnseenRows]:
-    """Return the rows of each model at which nobody looks.  Raises what the databases raise."""
-    found = []
-    for model in row_models():
-        connection = connections[all_rows(model).db]
-        if model._meta.db_table not in connection.introspection.table_names():
-            # Before the first migration there are no rows.
-            continue
-        unseen = all_rows(model).filter(not_seen_for(UNSEEN_SECONDS), task_status__in=OPEN)
-        counts = dict(unseen.order_by().values_list("task_name").annotate(Count("pk")))
-        found.append(UnseenRows(model._meta.label, counts))
-    return found
-
-
 def look_after_rows(
-    app: Celery,
-    *,
-    older_than_seconds: float = 60.0,
-    most: int = 10_000,
-    task_ids: Sequence[str] | None = None,
+    app: Celery, *, older_than_seconds: float = 60.0, most: int = 10_000
 ) -> dict[str, int]:
     """Ask the ledger for the tasks that rows wait for, and do what follows.
 
@@ -75,24 +55,22 @@ def look_after_rows(
     run as often as one likes, and beside itself.  Raises what the ledger raises.
 
     Returns counts of rows: ``looked_at`` (they had an open task that nobody had seen for a while),
-    ``published`` (nothing was known of their task), ``waiting`` (they said that they run, or that
-    all is over, and their task waits), ``ended`` (they said that they wait or run, and their task
+    ``published`` (nothing was known of their task), ``waiting`` (they said that they run, and their
+    task waits), ``ended`` (they said that they wait or run, and their task
     had ended or was put aside), ``failed`` (they could not be published now).
 
     Args:
         app: the app of the tasks.
         older_than_seconds: rows are looked at when nobody has for so long.
         most: how many rows of each model at most; the others are the next time's.
-        task_ids: look at the rows of these tasks alone, whenever somebody has.
     """
     report = dict.fromkeys(("looked_at", "published", "waiting", "ended", "failed"), 0)
     if reliable_of(app).is_unprotected:
         # Nobody knows what becomes of a task.
         return report
     for model in row_models():
-        is_late = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
-        is_meant = is_late if task_ids is None else Q(task_id__in=task_ids)
-        rows = all_rows(model).filter(is_meant).only("pk", *TASK_FIELDS - _LARGE)
+        late = all_rows(model).filter(not_seen_for(older_than_seconds), task_status__in=OPEN)
+        rows = late.only("pk", *TASK_FIELDS - _LARGE)
         found = list(rows.order_by("task_seen_at")[:most])
         for first in range(0, len(found), _AT_ONCE):
             _look_at(app, model, found[first : first + _AT_ONCE], report)
@@ -111,8 +89,7 @@ def _at_hand(model: Any, rows: list[TaskRow]) -> list[TaskRow]:
         # A row that is merely referred to by what somebody inserts can be written.
         free = free.select_for_update(skip_locked=True, no_key=has.has_select_for_no_key_update)
         keys = set(free.values_list("pk", flat=True))
-    # What has ended is no effect's any more, and is looked at once.
-    return [row for row in rows if row.pk in keys or row.task_status not in OPEN]
+    return [row for row in rows if row.pk in keys]
 
 
 def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, int]) -> None:
@@ -142,14 +119,9 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
     """Return the word that the report counts a row under, and the columns to write into it; None
     if the row is right already.
     """
-    state = None if look is None else look.record.state
-    if row.task_status not in OPEN:
-        # An operator may have replayed its dead letter: then it waits again.
-        if state in (None, State.DEAD) or row.task_status == TaskStatus.SUCCEEDED:
-            return None
-        return "waiting", {**WAITING, "task_ended_at": None}
     if look is None:
         return _without_record(app, row)
+    state = look.record.state
     losses = {"task_losses": look.record.losses}
     if state is State.DEAD:
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD

@@ -141,18 +141,12 @@ class RowTask(ReliableTask):
 
     @property
     def row(self) -> Any:
-        """The row, as it was when the attempt began.  Its `save` raises RowTaken when the row is
-        another's.
+        """The row, as it was when the attempt began.
+
+        Its `save` raises RowTaken when a later attempt, or another task, has the row.  Let it pass:
+        the task ends without an error then.
         """
         return self._current().row
-
-    def write_row(self, **columns: Any) -> None:
-        """Write columns of the row by one UPDATE.
-
-        Raises RowTaken when a later attempt, or another task, has the row.  Let it pass: the task
-        ends without an error then.
-        """
-        self._current().write(**columns)
 
     def effect(self, name: str = "") -> AbstractContextManager[Effect]:
         """Return a transaction of the row's database that is committed once, whatever is killed.
