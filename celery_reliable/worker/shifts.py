@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Shifts",
-    "shifts_of",
 ]
 
 
@@ -44,12 +43,6 @@ _SHIFT_SECONDS = 1.0
 _IN_VAIN = 8
 #: After that no shift begins for so long, doubled each time.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
-
-
-def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
-    """Return what gives shifts to the processes of a worker's pool; None where they have none."""
-    is_possible = w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger
-    return Shifts(w, step) if isinstance(w.pool, TaskPool) and is_possible else None
 
 
 class Shifts:
@@ -64,7 +57,6 @@ class Shifts:
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        hear_processes(w, self._dispatch)
         # Celery stops what it knows to run.
         self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
@@ -72,8 +64,21 @@ class Shifts:
         self._pause = 0.0
         #: How many revoked ids the processes have heard of.
         self._n_revoked = 0
-        if w.autoscaler is not None:
-            scale_by(w.autoscaler, self._n_wanted)
+        self._is_possible = False
+
+    def start(self) -> None:
+        """Give shifts from now on, if the processes of the started pool can take messages."""
+        w, step = self._worker, self._step
+        self._is_possible = bool(
+            isinstance(w.pool, TaskPool)
+            and w.use_eventloop
+            and step.unacked_name
+            and step.reliable.is_delivered_from_ledger
+        )
+        if self._is_possible:
+            hear_processes(w, self._dispatch)
+            if w.autoscaler is not None:
+                scale_by(w.autoscaler, self._n_wanted)
 
     def _n_wanted(self) -> int:
         """How many processes could have something to do."""
@@ -99,7 +104,7 @@ class Shifts:
 
     def may_begin(self) -> bool:
         """Whether processes may take their own messages now."""
-        return not (
+        return self._is_possible and not (
             self._step.is_leaving
             or time.monotonic() < self._not_before
             or self.running.is_full
