@@ -97,39 +97,22 @@ class ConsumingChannel(ConnectedChannel):
 
     def deliver_all(self, deliveries: Iterable[Delivery]) -> None:
         """Deal with what was taken."""
-        unacked, kept_back = self.qos.unacked, []
+        kept_back = []
         for delivery in deliveries:
             # A task that ran here meanwhile (with a solo pool) may have taken its time.
-            if unacked.worker.is_held_back(delivery.queue):
-                kept_back.append(delivery)
+            if self.is_consumed(delivery.queue):
+                self._deliver_one(delivery)
             else:
-                self.deliver_one(delivery)
+                kept_back.append(delivery)
         # The newest first, as each goes in front of the others.
         for delivery in reversed(kept_back):
-            self._put_back(delivery)
+            self._give_up(delivery)
+            self.qos.unacked.give_back(self, delivery.tag, is_last=False)
 
-    def _put_back(self, delivery: Delivery) -> None:
-        """Give back a message that may not begin now, before the others of its queue."""
-        unacked = self.qos.unacked
-        self._give_up(delivery)
-        unacked.give_back(self, delivery.tag, is_last=False)
-
-    def deliver_one(self, delivery: Delivery) -> None:
-        """Deliver a message that is filed."""
+    def _deliver_one(self, delivery: Delivery) -> None:
+        """Make kombu's message of one that is filed, and call its consumer."""
         try:
             payload = payload_of(delivery.raw)
-        except Exception as exc:
-            # Whatever decoding raises.
-            self._keep(delivery, exc)
-            return
-        if self.is_consumed(delivery.queue):
-            self._open(delivery, payload)
-        else:
-            self._put_back(delivery)
-
-    def _open(self, delivery: Delivery, payload: Any) -> None:
-        """Make kombu's message of a payload, and call its consumer."""
-        try:
             payload["properties"]["delivery_tag"] = delivery.tag
             message = self.Message(payload, channel=self)
         except Exception as exc:

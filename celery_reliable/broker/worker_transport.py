@@ -27,8 +27,6 @@ class Channel(WaitingChannel):
     worker's unacked hash, and claims its task before anybody opens it.
     """
 
-    #: Queues that an order of an operator keeps the worker from, as it was when it asked last.
-    _left_out: frozenset[str] = frozenset()
     _n_asked = 1
 
     def begin_to_wait(self, timeout: float | None) -> None:
@@ -81,11 +79,8 @@ class Channel(WaitingChannel):
     def _leave_out(self) -> None:
         """Ask no queue that an order keeps the worker from."""
         is_held_back = self.qos.unacked.worker.is_held_back
-        left_out = frozenset(filter(is_held_back, self.active_queues))
-        if left_out or self._left_out:
-            # Also when nothing changed: kombu asks all again when a queue is added or cancelled.
-            self.leave_out(left_out)
-        self._left_out = left_out
+        # Also when nothing changed: kombu asks all again when a queue is added or cancelled.
+        self.leave_out(frozenset(filter(is_held_back, self.active_queues)))
 
     def _take(self, most: int) -> int:
         """Take up to so many messages and deliver them; return how many that were."""
@@ -121,8 +116,6 @@ class Channel(WaitingChannel):
         if self._is_leaving or not self.qos.can_consume():
             return 0
         may_hold: int | None = self.qos.can_consume_max_estimate()
-        if self.qos.is_asked_before_each:
-            return min(idle, 1)
         return idle if may_hold is None else min(idle, may_hold)
 
     def close(self) -> None:

@@ -130,13 +130,6 @@ class OpenQoS(kombu_redis.QoS):
         self._delivered.clear()
         return found
 
-    @property
-    def is_asked_before_each(self) -> bool:
-        """Whether Celery replaced `can_consume` on this object, as `worker_disable_prefetch`
-        does. Then it must be asked before each delivery.
-        """
-        return "can_consume" in vars(self)
-
 
 class _Ear:
     """Stands for a channel at kombu's poller, for one more connection of it."""

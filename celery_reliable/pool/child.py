@@ -36,7 +36,7 @@ from celery_reliable.attempt import (
 from celery_reliable.broker import Queues, take_text
 from celery_reliable.compat.consumer import has_own_hook, run_as_prefork
 from celery_reliable.context import current_worker, put_off
-from celery_reliable.ledger import FOREVER, Ledger, TakenMessage, TakeStep, TakeSteps, answers
+from celery_reliable.ledger import FOREVER, Ledger, TakenMessage, TakeSteps, answers
 from celery_reliable.log import logger
 from celery_reliable.message import (
     Envelope,
@@ -72,63 +72,6 @@ def take_steps_of(
     that of a shift.
     """
     return ledger.take_steps(take_text(), queues, worker=worker, slot=slot, pid=pid)
-
-
-class Takings:
-    """Those of one shift.  *pid*: that of this process."""
-
-    def __init__(self, shift: Shift, reliable: Reliable, telling: Telling, pid: int) -> None:
-        self._ledger = reliable.ledger
-        self._telling = telling
-        self._pid = pid
-        self._slot = str(shift.slot)
-        self._queues = shift.queues
-        self._takes_turns = shift.takes_turns
-
-    def next(self, tag: str, done: str, worker: str) -> TakenMessage:
-        """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
-        is taken.
-        """
-        queues = self._queues
-        if not tag:
-            queues = replace(queues, names=(), lists=(), cold=())
-        steps = take_steps_of(self._ledger, queues, worker, self._pid, self._slot)
-        ended = (done,) if done else ()
-        return self._answer(steps.step(tag, done=ended, filed_ms=int(time.time() * 1000)))
-
-    def _answer(self, step: TakeStep) -> TakenMessage:
-        claim = put_off.claim
-        if claim is None:
-            # What it may have taken nobody else can run.
-            return self._ledger.take(step, FOREVER)
-        task, result, outcome = put_off.task, put_off.result, put_off.outcome
-        put_off.clear()
-        answer = self._ledger.settle(
-            claim, result, outcome=outcome, along=step, patience_seconds=FOREVER
-        )
-        if isinstance(answer, answers.Fenced | answers.Gone):
-            state = answer.state if isinstance(answer, answers.Fenced) else "gone"
-            free_object(task, claim)
-            events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
-            self._telling.was_fenced()
-        assert step.answer is not None
-        return step.answer
-
-    def rotate(self, queue: str) -> None:
-        """Let a queue that has delivered come last in its priority."""
-        queues = self._queues
-        count = len(queues.names)
-        if count < 2 or not self._takes_turns or queues.names[-1] == queue:
-            return
-        at = queues.names.index(queue)
-        order = [*range(at), *range(at + 1, count), at]
-        self._queues = replace(
-            queues,
-            names=tuple(queues.names[n] for n in order),
-            lists=tuple(
-                queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order
-            ),
-        )
 
 
 _T = TypeVar("_T")
@@ -251,7 +194,7 @@ class _Working:
         self._config = reliable.config
         self._report = Report()
         self.telling = Telling(shift, process)
-        self._takings = Takings(shift, reliable, self.telling, os.getpid())
+        self._queues = shift.queues
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
         #: That of the message whose task runs.
@@ -267,11 +210,11 @@ class _Working:
             self._slot.first, self._slot.last = number - 1, number
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
-            found = self._takings.next("" if is_over else tag, done, worker)
+            found = self._next("" if is_over else tag, done, worker)
             self._slot.first = number
             if found.message is None:
                 return report
-            self._takings.rotate(found.queue)
+            self._rotate(found.queue)
             left, done = Left(tag, found.queue, found.message), tag
             if isinstance(found.answer, answers.Alone):
                 # It may kill whoever opens it; its record outlives the message.
@@ -280,6 +223,49 @@ class _Working:
                 continue
             if not self._run(left, found.claim(worker, tag, asked_at)):
                 return report
+
+    def _next(self, tag: str, done: str, worker: str) -> TakenMessage:
+        """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
+        is taken.
+        """
+        queues = self._queues
+        if not tag:
+            queues = replace(queues, names=(), lists=(), cold=())
+        steps = take_steps_of(self._ledger, queues, worker, os.getpid(), str(self._shift.slot))
+        ended = (done,) if done else ()
+        step = steps.step(tag, done=ended, filed_ms=int(time.time() * 1000))
+        claim = put_off.claim
+        if claim is None:
+            # What it may have taken nobody else can run.
+            return self._ledger.take(step, FOREVER)
+        task, result, outcome = put_off.task, put_off.result, put_off.outcome
+        put_off.clear()
+        answer = self._ledger.settle(
+            claim, result, outcome=outcome, along=step, patience_seconds=FOREVER
+        )
+        if isinstance(answer, answers.Fenced | answers.Gone):
+            state = answer.state if isinstance(answer, answers.Fenced) else "gone"
+            free_object(task, claim)
+            events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
+            self.telling.was_fenced()
+        assert step.answer is not None
+        return step.answer
+
+    def _rotate(self, queue: str) -> None:
+        """Let a queue that has delivered come last in its priority."""
+        queues = self._queues
+        count = len(queues.names)
+        if count < 2 or not self._shift.takes_turns or queues.names[-1] == queue:
+            return
+        at = queues.names.index(queue)
+        order = [*range(at), *range(at + 1, count), at]
+        self._queues = replace(
+            queues,
+            names=tuple(queues.names[n] for n in order),
+            lists=tuple(
+                queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order
+            ),
+        )
 
     def _is_over(self, *, has_run: bool) -> bool:
         shift = self._shift

@@ -123,13 +123,17 @@ def is_ending(token: str) -> bool:
     return token in _ending
 
 
+def _ledger_of(request: Any) -> Ledger:
+    """Return the ledger as the main loop asks it, which has no time to wait."""
+    return reliable_of(request.app).ledger.with_patience(PATIENCE_SECONDS)
+
+
 def own_record(request: Any) -> Record | None:
     """Return the record of a delivery's task if it is running by this very delivery.
 
     Raises LedgerUnavailable and LedgerRefused, as all that follows where nothing else is said.
     """
-    ledger = reliable_of(request.app).ledger
-    record = ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
+    record = _ledger_of(request).find(request.id)
     if record is None or record.state is not State.RUNNING:
         return None
     # No other delivery has this token.
@@ -147,9 +151,8 @@ def may_fail(request: Any) -> bool:
         if record is None or stored_end(request.app, record):
             return False
         if is_unique(request.task):
-            ledger = reliable_of(request.app).ledger
             with suppress(LedgerUnavailable, LedgerRefused):
-                ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
+                _ledger_of(request).touch(record.claim, is_concluding=True)
         return True
     return False
 
@@ -158,23 +161,20 @@ def end_stopped(request: Any) -> None:
     """Settle what was revoked, or release what is to run again, now that its process is gone.
     What had stored its outcome by then has ended with that.  Errors of the ledger are only logged.
     """
-    reliable = reliable_of(request.app)
+    ledger = _ledger_of(request)
     with _logged(request):
         record = own_record(request)
         if record is None:
             return
         if request.is_revoked:
-            reliable.ledger.settle(
-                record.claim, outcome=states.REVOKED, patience_seconds=PATIENCE_SECONDS
-            )
+            ledger.settle(record.claim, outcome=states.REVOKED)
             return
-        if Losses(request.app, reliable.ledger).has_ended_as_stored(record.claim, SweepReport()):
+        if Losses(request.app, ledger).has_ended_as_stored(record.claim, SweepReport()):
             return
-        reliable.ledger.release(
+        ledger.release(
             record.claim,
-            due_in_ms=reliable.config.sweep_ms,
+            due_in_ms=reliable_of(request.app).config.sweep_ms,
             is_unsent=request.reliable_is_let_go,
-            patience_seconds=PATIENCE_SECONDS,
         )
 
 
@@ -203,10 +203,7 @@ def end_over_limit(request: Any, exc_info: Any, exc: Exception, *, is_owed: bool
                     patience_seconds=PATIENCE_SECONDS,
                 )
             elif record is not None:
-                ledger = reliable_of(request.app).ledger
-                ledger.settle(
-                    record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS
-                )
+                _ledger_of(request).settle(record.claim, outcome=states.FAILURE)
 
 
 def end_revoked(request: Any, *, expired: bool) -> None:
@@ -215,21 +212,20 @@ def end_revoked(request: Any, *, expired: bool) -> None:
     A signal does not end an attempt at once, and a task may take its time or not mind it at all.
     Until its process is gone, or it has ended by itself, claim and lock are its own.
     """
-    ledger = reliable_of(request.app).ledger
+    ledger = _ledger_of(request)
     # A revocation means the id, whichever publication of it; an expiry means this one.
     if expired:
         answer = ledger.cancel(
             request.id,
             epoch=Stamp.of(request.request_dict).epoch,
             by="it had expired",
-            patience_seconds=PATIENCE_SECONDS,
         )
     else:
-        answer = ledger.revoke(request.id, patience_seconds=PATIENCE_SECONDS)
+        answer = ledger.revoke(request.id)
     if isinstance(answer, answers.Running) and not is_running_child(request.worker_pid):
         record = own_record(request)
         if record is not None:
-            ledger.settle(record.claim, outcome=states.REVOKED, patience_seconds=PATIENCE_SECONDS)
+            ledger.settle(record.claim, outcome=states.REVOKED)
 
 
 @contextmanager
@@ -302,8 +298,7 @@ def end_lost(request: Any, exc: BaseException) -> None:
 
     Raises LedgerUnavailable and LedgerRefused; then nothing has been let go of.
     """
-    reliable = reliable_of(request.app)
-    ledger, config = reliable.ledger, reliable.config
+    ledger, config = _ledger_of(request), reliable_of(request.app).config
     record = own_record(request)
     claim = _claim_for_dead(request) if record is None else record.claim
     if claim is None:
@@ -311,19 +306,17 @@ def end_lost(request: Any, exc: BaseException) -> None:
         state.task_ready(request)
         request.acknowledge()
         return
-    record = record or ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
+    record = record or ledger.find(request.id)
     end = "" if record is None else stored_end(request.app, record)
     if record is not None and end:
         # A chord has to be told of it first, or errbacks, which may take long.  Then the claim
         # stays, and is found as no process runs it.
         if end == states.SUCCESS and not is_in_chord(request.app, record):
-            keep = keep_ms(request.task)
             ledger.settle(
                 claim,
                 outcome=states.SUCCESS,
                 by="its result was stored already",
-                keep_ms=keep,
-                patience_seconds=PATIENCE_SECONDS,
+                keep_ms=keep_ms(request.task),
             )
         state.task_ready(request)
         request.acknowledge()
@@ -335,7 +328,6 @@ def end_lost(request: Any, exc: BaseException) -> None:
         due_in_ms=config.sweep_ms,
         detail=how_it_ended(exc, request.worker_pid),
         is_unsent=request.reliable_is_let_go,
-        patience_seconds=PATIENCE_SECONDS,
     )
     # Before the burial is announced, as the result backend may be away.
     state.task_ready(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,8 +52,7 @@ def _revoke(
     The revocation of a task that waits cannot be left to workers' memory, which ends with them.
     """
     note_revoked(maybe_list(task_id) or [])
-    if step.shifts is not None:
-        step.shifts.show()
+    step.shifts.show()
     answer = revoke(state_, task_id, *args, **kwargs)
     step.passes.call_off(maybe_list(task_id) or [])
     return answer
@@ -65,8 +63,7 @@ def _revoke_stamped(
 ) -> Any:
     """Celery's remote command for all tasks with some stamps."""
     note_revoked_stamps()
-    if step.shifts is not None:
-        step.shifts.show()
+    step.shifts.show()
     return revoke(state_, headers, *args, **kwargs)
 
 
@@ -80,8 +77,7 @@ def _limited(c: Any, step: WorkerStep, set_limit: Any, *args: Any, **kwargs: Any
     if task is not None:
         c.strategies[task.name] = task.start_strategy(c.app, c)
     step.special_tasks.forget()
-    if step.shifts is not None:
-        step.shifts.call_off()
+    step.shifts.call_off()
     return answer
 
 
@@ -100,12 +96,11 @@ class ConsumerStep(bootsteps.StartStopStep):
         command_by(c, "revoke", partial(_revoke, step))
         command_by(c, "revoke_by_stamped_headers", partial(_revoke_stamped, step))
         step.special_tasks.forget()
-        if step.shifts is not None:
-            for name in ("active", "query_task"):
-                command_by(c, name, partial(_shown, step.shifts))
-            command_by(c, "cancel_consumer", partial(_called_off, step.shifts))
-            step.shifts.forget_dropped()
-            step.shifts.call_off()
+        for name in ("active", "query_task"):
+            command_by(c, name, partial(_shown, step.shifts))
+        command_by(c, "cancel_consumer", partial(_called_off, step.shifts))
+        step.shifts.forget_dropped()
+        step.shifts.call_off()
         for name in ("rate_limit", "time_limit"):
             command_by(c, name, partial(_limited, c, step))
         step.turned_at = time.monotonic()
@@ -146,10 +141,9 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.unacked.catch_up()
 
     def _heed(self, c: Any, step: WorkerStep) -> None:
-        if step.shifts is not None:
-            step.shifts.look()
-            if step.process.orders.all or step.orders.to_end:
-                step.shifts.show()
+        step.shifts.look()
+        if step.process.orders.all or step.orders.to_end:
+            step.shifts.show()
         if step.orders.look(c):
             # What was struck need not wait for the next pass.
             step.passes.end_orders()
@@ -205,7 +199,7 @@ def _unacked(c: Any, step: WorkerStep) -> WorkerUnacked:
 
 def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     """Return what the channel of the worker's consumer asks and tells the worker."""
-    hooks = WorkerHooks(
+    return WorkerHooks(
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
@@ -216,15 +210,9 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         on_unreadable=step.unprocessable.bury_unreadable,
         idle_slots=partial(_idle_slots, c, step),
         hand_over=partial(write_now, c.pool, c.hub),
-    )
-    shifts = step.shifts
-    if shifts is None:
-        return hooks
-    return replace(
-        hooks,
-        may_work_off=shifts.may_begin,
-        work_off=shifts.work_off,
-        is_taken_by_pool=shifts.is_running,
+        may_work_off=step.shifts.may_begin,
+        work_off=step.shifts.work_off,
+        is_taken_by_pool=step.shifts.is_running,
     )
 
 
@@ -252,7 +240,7 @@ def _idle_slots(c: Any, step: WorkerStep) -> int:
         slots = int(scaler.max_concurrency)
     else:
         slots = int(c.pool.num_processes) if n_up is None else n_up
-    return max(0, slots - len(state.reserved_requests) - len(step.shifts or ()))
+    return max(0, slots - len(state.reserved_requests) - len(step.shifts))
 
 
 def _shown(shifts: Shifts, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:

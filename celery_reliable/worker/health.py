@@ -14,7 +14,7 @@ from celery_reliable import clock
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
-from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
+from celery_reliable_probe import identity_of, name_of
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
@@ -25,25 +25,7 @@ __all__ = [
 ]
 
 _EVERY_SECONDS = 1.0
-#: What others left, and nobody has touched for so long, is nobody's.  Of a process in another
-#: container nothing else can be told.
-_LEFT_SECONDS = 3600.0
 _STOP_SECONDS = 2.0
-
-
-def _clear(directory: str) -> None:
-    """Remove the files of workers that have ended without doing so."""
-    for name in os.listdir(directory):
-        if not name.endswith(SUFFIX):
-            continue
-        path = os.path.join(directory, name)
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            with open(path, encoding="utf-8") as file:
-                identity = json.load(file)["identity"]
-            is_of_here = identity["pids"] == identity_of(os.getpid())["pids"]
-            is_old = time.time() - os.stat(path).st_mtime > _LEFT_SECONDS
-            if is_old or (is_of_here and not is_there(identity)):
-                os.unlink(path)
 
 
 #: Who consumes more than these tells of the first.
@@ -79,11 +61,6 @@ class Doing:
         """What is consumed; empty before the first look."""
         return list(self._consumer.get("queues", ()))
 
-    @property
-    def _n_shifts(self) -> int:
-        # What processes of the pool run by themselves, of which Celery does not know.
-        return self._step.shifts.n_unseen if self._step.shifts is not None else 0
-
     def told(self) -> str:
         """Return it as JSON, with what runs, when the main loop turned last and a task began last
         (as seconds ago), whether its shutdown has begun, so that it neither turns nor takes
@@ -91,16 +68,17 @@ class Doing:
         """
         if not self._consumer:
             return ""
-        step = self._step
-        now = time.monotonic()
-        running = len(state.active_requests) + self._n_shifts
+        step, now = self._step, time.monotonic()
+        # Celery does not know of what processes of the pool run by themselves.
+        unseen = step.shifts.n_unseen
+        running = len(state.active_requests) + unseen
         moved_at = self._moved_at if state.all_total_count[0] == self._begun else now
         return json.dumps(
             {
                 **self._consumer,
                 # With `solo` the main loop runs it, and does not look meanwhile.
                 "running": running,
-                "fetched": max(running, len(state.reserved_requests) + self._n_shifts),
+                "fetched": max(running, len(state.reserved_requests) + unseen),
                 "turned": round(now - step.turned_at, 1),
                 "moved": round(now - moved_at, 1),
                 "leaving": step.is_leaving,
@@ -132,7 +110,6 @@ class Health(NativeThread):
             return
         try:
             os.makedirs(self._directory, exist_ok=True)
-            _clear(self._directory)
             self._write()
         except OSError as exc:
             raise ConfigurationError(

@@ -85,7 +85,7 @@ class OrderKeeping:
             # worker would count this slot as taken for ever.
             state.task_ready(request)
             self._slots.free()
-        elif self._is_to_wait(request):
+        elif self._order_against(request) is not None:
             self._give_back(request)
             self._slots.free()
         else:
@@ -130,11 +130,8 @@ class OrderKeeping:
         if self._queues is not None:
             self._queues.hold_back(lambda queue: self._process.order_against(queue) is not None)
 
-    def _is_to_wait(self, request: Any) -> bool:
-        """Whether a request that has not begun is to be given back."""
-        return self._order_against(request) is not None
-
     def _order_against(self, request: Any) -> Order | None:
+        """Return the order for which a request that has not begun is to be given back."""
         if not self._process.orders.all:
             return None
         return self._process.order_against(self._queue_of(request.message))
@@ -154,7 +151,7 @@ class OrderKeeping:
             if (
                 request in state.active_requests
                 or noted(message, "given_back")
-                or not self._is_to_wait(request)
+                or self._order_against(request) is None
             ):
                 continue
             if noted(message, "handed"):

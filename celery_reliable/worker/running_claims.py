@@ -39,8 +39,7 @@ class RunningClaims:
         """Whether a request or a job of the pool stands behind a claim."""
         if is_ending(claim.token):
             return True
-        shifts = self._step.shifts
-        if shifts is not None and shifts.running.holding(claim.token) is not None:
+        if self._step.shifts.running.holding(claim.token) is not None:
             return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
         for request in [*state.requests.values(), *running_requests()]:
@@ -60,8 +59,7 @@ class RunningClaims:
 
         Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
         """
-        shifts = self._step.shifts
-        shift = shifts.running.holding(claim.token) if shifts is not None else None
+        shift = self._step.shifts.running.holding(claim.token)
         if shift is not None:
             _kill(shift.pid, claim)
             return not self.runs(claim)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Shifts",
-    "shifts_of",
 ]
 
 
@@ -40,12 +39,6 @@ _SHIFT_SECONDS = 1.0
 _IN_VAIN = 8
 #: After that no shift begins for so long, doubled each time.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
-
-
-def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
-    """Return what gives shifts to the processes of a worker's pool; None where they have none."""
-    is_possible = w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger
-    return Shifts(w, step) if isinstance(w.pool, TaskPool) and is_possible else None
 
 
 class Shifts:
@@ -60,14 +53,26 @@ class Shifts:
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._hearing = ShiftHearing(w, self.running, self._requests)
+        #: None where no process takes messages.
+        self._hearing: ShiftHearing | None = None
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._not_before = 0.0
         self._pause = 0.0
         #: How many revoked ids the processes have heard of.
         self._n_revoked = 0
-        if w.autoscaler is not None:
-            scale_by(w.autoscaler, self._n_wanted)
+
+    def start(self) -> None:
+        """Give shifts from now on, if the processes of the started pool can take messages."""
+        w, step = self._worker, self._step
+        if (
+            isinstance(w.pool, TaskPool)
+            and w.use_eventloop
+            and step.unacked_name
+            and step.reliable.is_delivered_from_ledger
+        ):
+            self._hearing = ShiftHearing(w, self.running, self._requests)
+            if w.autoscaler is not None:
+                scale_by(w.autoscaler, self._n_wanted)
 
     def _n_wanted(self) -> int:
         """How many processes could have something to do."""
@@ -93,7 +98,7 @@ class Shifts:
 
     def may_begin(self) -> bool:
         """Whether processes may take their own messages now."""
-        return not (
+        return self._hearing is not None and not (
             self._step.is_leaving
             or time.monotonic() < self._not_before
             or self.running.is_full
@@ -131,7 +136,7 @@ class Shifts:
             shifts_called_off(),
             _SHIFT_SECONDS,
             int(self._worker.max_memory_per_child or 0),
-            self._hearing.wants_messages,
+            self._hearing is not None and self._hearing.wants_messages,
             names.left_out,
             names.shown,
             names.limits,

@@ -66,8 +66,7 @@ class Shutdown:
         """Note that the worker leaves, and keeps nothing."""
         step = self._step
         step.is_leaving = True
-        if step.shifts is not None:
-            step.shifts.leave()
+        step.shifts.leave()
         if step.unacked is not None:
             step.unacked.is_leaving = True
 

@@ -24,7 +24,7 @@ from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.order_keeping import LOOKING_POOLS, OrderKeeping
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import RunningClaims
-from celery_reliable.worker.shifts import Shifts, shifts_of
+from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.shutdown import PoolStop, Shutdown
 from celery_reliable.worker.special_tasks import SpecialTasks
 from celery_reliable.worker.startup import (
@@ -93,8 +93,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.heartbeat: Heartbeat | None = None
         self.passes = Passes(self)
         self.waker: Waker | None = None
-        #: None where no process of the pool takes messages by itself.
-        self.shifts: Shifts | None = None
+        self.shifts = Shifts(w, self)
 
     def create(self, w: Any) -> None:
         """Look at plain tasks before they reach the pool, which is made by now, and at its stop."""
@@ -105,7 +104,7 @@ class WorkerStep(bootsteps.StartStopStep):
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
         keep_begun_jobs(w.pool)
-        self.shifts = shifts_of(w, self)
+        self.shifts.start()
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()

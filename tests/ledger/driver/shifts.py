@@ -15,7 +15,6 @@ from celery_reliable.context import PutOff
 from celery_reliable.pool import N_SLOTS, child, shift
 from celery_reliable.results import backend
 from celery_reliable.worker import shifts
-from celery_reliable.worker.shifts import Shifts
 
 __all__ = ["claimed_in", "give", "patches"]
 
@@ -25,8 +24,8 @@ _SLOTS_EACH = 16
 
 def give(host: Any) -> None:
     """Let the processes of a worker have shifts."""
-    step = host.step
-    found = step.shifts = Shifts(host, step)
+    found = host.step.shifts
+    found._hearing = _Deaf()
     number = host.world.hosts.index(host) * _SLOTS_EACH % N_SLOTS
     found.running._slots = deque(range(number, number + _SLOTS_EACH))
 
@@ -51,7 +50,6 @@ def patches(world: Any) -> Iterator[Any]:
     for module in (child, conclusion, backend):
         yield mock.patch.object(module, "put_off", own)
     yield mock.patch.object(child, "app_or_default", return_value=world.app)
-    yield mock.patch.object(shifts, "ShiftHearing", _Deaf)
     yield mock.patch.object(shifts, "has_job", return_value=True)
     yield mock.patch.object(world.app, "use_fast_trace_task", True)
     yield _tasks_known(world.app)
