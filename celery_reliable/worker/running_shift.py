@@ -100,10 +100,6 @@ class RunningShifts:
         self._running[running.token] = running
         return running
 
-    def of_token(self, token: str) -> RunningShift | None:
-        """Return the one with this token; None if it has ended."""
-        return self._running.get(token)
-
     def remove(self, token: str) -> RunningShift | None:
         """Forget a shift that has ended, and return it."""
         running = self._running.pop(token, None)

@@ -59,7 +59,7 @@ class Shifts:
         self.running = RunningShifts()
         # Celery stops what it knows to run.
         self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
-        self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
+        self._limits = ShiftLimits(w, self.running, self._requests)
         self._not_before = 0.0
         self._pause = 0.0
         #: How many revoked ids the processes have heard of.
