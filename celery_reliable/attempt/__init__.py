@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from celery_reliable.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from celery_reliable.attempt.claiming import claim_or_record, free_object
-    from celery_reliable.attempt.conclusion import bury
-    from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE, NotBegun
-    from celery_reliable.attempt.execution import (
-        Uninterrupted,
-        around,
-        fetched_requests,
-        guarded,
-        is_touched,
-        running_requests,
-    )
-    from celery_reliable.attempt.replacement import bequeathing
-else:
-    __getattr__ = lazy_door(
-        __name__,
-        {
-            "claiming": ("claim_or_record", "free_object"),
-            "conclusion": ("bury",),
-            "delivery": (
-                "DELIVERY",
-                "EARLY",
-                "MESSAGE",
-                "NotBegun",
-            ),
-            "execution": (
-                "Uninterrupted",
-                "around",
-                "fetched_requests",
-                "guarded",
-                "is_touched",
-                "running_requests",
-            ),
-            "replacement": ("bequeathing",),
-        },
-    )
+from celery_reliable.attempt.claiming import claim_or_record, free_object
+from celery_reliable.attempt.conclusion import bury
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE, NotBegun
+from celery_reliable.attempt.execution import (
+    Uninterrupted,
+    around,
+    fetched_requests,
+    guarded,
+    is_touched,
+    running_requests,
+)
+from celery_reliable.attempt.replacement import bequeathing
 
 __all__ = [
     "DELIVERY",

@@ -2,76 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from celery_reliable.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from celery_reliable.broker.channel import (
-        forget_server,
-        keeping_transport,
-        server_seen,
-        transport_for,
-    )
-    from celery_reliable.broker.deliveries import Delivery, Queues, WorkerHooks
-    from celery_reliable.broker.producer_transport import (
-        sending_again,
-        sending_transport_for,
-        sending_with,
-    )
-    from celery_reliable.broker.qos import GOES_FIRST
-    from celery_reliable.broker.unacked import (
-        UNACKED_LIST_PREFIX,
-        UNACKED_PREFIX,
-        Entry,
-        Unacked,
-        quoted,
-        take_text,
-        unacked_names,
-        unquoted,
-    )
-    from celery_reliable.broker.waiting import bring_all_back, inbox_of
-    from celery_reliable.broker.worker_transport import SentinelTransport, Transport
-    from celery_reliable.broker.worker_unacked import WorkerUnacked
-else:
-    __getattr__ = lazy_door(
-        __name__,
-        {
-            "channel": (
-                "forget_server",
-                "keeping_transport",
-                "server_seen",
-                "transport_for",
-            ),
-            "deliveries": (
-                "Delivery",
-                "Queues",
-                "WorkerHooks",
-            ),
-            "producer_transport": (
-                "sending_again",
-                "sending_transport_for",
-                "sending_with",
-            ),
-            "qos": ("GOES_FIRST",),
-            "unacked": (
-                "UNACKED_LIST_PREFIX",
-                "UNACKED_PREFIX",
-                "Entry",
-                "Unacked",
-                "quoted",
-                "take_text",
-                "unacked_names",
-                "unquoted",
-            ),
-            "waiting": ("bring_all_back", "inbox_of"),
-            "worker_transport": (
-                "SentinelTransport",
-                "Transport",
-            ),
-            "worker_unacked": ("WorkerUnacked",),
-        },
-    )
+from celery_reliable.broker.channel import (
+    forget_server,
+    keeping_transport,
+    server_seen,
+    transport_for,
+)
+from celery_reliable.broker.deliveries import Delivery, Queues, WorkerHooks
+from celery_reliable.broker.producer_transport import (
+    sending_again,
+    sending_transport_for,
+    sending_with,
+)
+from celery_reliable.broker.qos import GOES_FIRST
+from celery_reliable.broker.unacked import (
+    UNACKED_LIST_PREFIX,
+    UNACKED_PREFIX,
+    Entry,
+    Unacked,
+    quoted,
+    take_text,
+    unacked_names,
+    unquoted,
+)
+from celery_reliable.broker.waiting import bring_all_back, inbox_of
+from celery_reliable.broker.worker_transport import SentinelTransport, Transport
+from celery_reliable.broker.worker_unacked import WorkerUnacked
 
 __all__ = [
     "GOES_FIRST",

@@ -130,8 +130,6 @@ class Unacked:
         self.key = prefix + name
         self.prefix = prefix
         self.client = redis.Redis(connection_pool=pool)
-        self._give_back = script("give_back")
-        self._strike_off = script("strike_off")
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         """Return what a script of ``broker/lua`` answers."""
@@ -143,7 +141,7 @@ class Unacked:
 
     def strike_off(self, namespace: str) -> None:
         """Take the name off the namespace's list of unacked hashes, if nothing is in the hash."""
-        self.run(self._strike_off, [self.key, self.list_key(namespace)], [self.name])
+        self.run(script("strike_off"), [self.key, self.list_key(namespace)], [self.name])
 
     def list_key(self, namespace: str) -> str:
         """Return the key of the namespace's list of unacked hashes."""
@@ -163,7 +161,8 @@ class Unacked:
         priority = priority_of(channel, entry.payload or {})
         raw = entry.redelivered(returns=returns)
         keys = [self.key, self.prefix + list_key(channel, entry.queue, priority)]
-        return bool(self.run(self._give_back, keys, [tag, "LPUSH" if is_last else "RPUSH", raw]))
+        args = [tag, "LPUSH" if is_last else "RPUSH", raw]
+        return bool(self.run(script("give_back"), keys, args))
 
     def heads(self, limit: int | None = None) -> list[Entry]:
         """Return all entries, or *limit* of them, without the bodies of the messages."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from celery_reliable.findings import Finding
@@ -27,7 +27,6 @@ __all__ = [
     "Hook",
     "Name",
     "Part",
-    "Relied",
     "Used",
     "has_all",
     "missing",
@@ -102,16 +101,12 @@ class Used:
         return "" if is_used else f"there is no use of {self.name} in {_dotted(self.by)}"
 
 
-#: Something that is relied on.
-Relied: TypeAlias = Name | Used
-
-
 @dataclass(frozen=True)
 class Hook:
     """One function or class of this folder, and what it relies on."""
 
     function: Any
-    relied: tuple[Relied, ...]
+    relied: tuple[Name | Used, ...]
     part: Part
     #: Without it a promise breaks.
     is_promise: bool
@@ -133,7 +128,7 @@ class Hook:
 HOOKS: list[Hook] = []
 
 
-def relies_on(*relied: Relied, part: Part, is_promise: bool = True) -> Callable[[T], T]:
+def relies_on(*relied: Name | Used, part: Part, is_promise: bool = True) -> Callable[[T], T]:
     """Say what a function or a class of this folder relies on.  *is_promise*: without it a promise
     of the package breaks, so that *part* refuses to start; otherwise it is warned of.
     """

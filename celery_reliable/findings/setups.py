@@ -21,7 +21,6 @@ __all__ = [
 #: Pools that do not end an attempt that was taken away; and without Celery's limit.
 _ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent")
 _WITHOUT_LIMIT: Final = ("thread", "solo")
-_SWEEP: Final = "celery_reliable.sweep"
 _ROWS: Final = "celery_reliable.rows"
 
 
@@ -101,12 +100,6 @@ def _expire_early(setup: Setup) -> Seen:
     longer = sorted(needs, key=lambda name: -needs[name])
     short = [f"{name} ({needs[name]:g} s)" for name in longer if expire and needs[name] > expire]
     return _by(short * bool(setup.ours), expire=f"{expire or 0:g}", most=f"{needs[longer[0]]:g}")
-
-
-def _unswept(setup: Setup) -> Seen:
-    pools = {one.pool for one in setup.workers}
-    is_swept = setup.is_schedule_elsewhere or _SWEEP in setup.schedule.values()
-    return _by(pools) if pools == {"gevent"} and not is_swept else None
 
 
 SETTINGS_WRONG: Final[Entry[None]] = Entry("E001", "settings_wrong", "error",
@@ -194,12 +187,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "touch(), which raises in an attempt that was taken away.",
         "A task that hangs keeps its slot for ever. Its successor, and whatever needs its object, "
         "waits.", _cannot_stop),
-    Entry("W027", "sweep_unscheduled", "warning",
-        f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
-        f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '
-        "worker to run it.",
-        "While the loop of each worker is busy with a computation, lost tasks come late.",
-        _unswept),
     Entry("W030", "plain_tasks", "info",
         "Tasks of the app have another base than ReliableTask: {names}.",
         "Give those that must not be lost base=ReliableTask.",

@@ -147,13 +147,11 @@ class Look:
     Attributes:
         due_ms: when somebody must look at it; None: never, as what runs without a limit.
         object_key: the object that it notes as locked; empty for none.
-        is_suspect: it ran in a worker that died, and runs beside no other such task.
     """
 
     record: Record
     due_ms: int | None
     object_key: str = ""
-    is_suspect: bool = False
     history: tuple[HistoryEntry, ...] = ()
     reason: str = ""
     exception: str = ""
@@ -195,10 +193,8 @@ class Look:
         return key if kind == "rate" else ""
 
 
-_LOOK = schema.Parser(
-    Look, "record", "due_ms", "object_key", "is_suspect", "reason", "exception", "group"
-)
-_LOOK_FIELDS = (*schema.RECORD_FIELDS, "object", "deaths", "letter", *_LOOK.fields)
+_LOOK = schema.Parser(Look, "record", "due_ms", "object_key", "reason", "exception", "group")
+_LOOK_FIELDS = (*schema.RECORD_FIELDS, "object", "letter", *_LOOK.fields)
 _LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
@@ -351,7 +347,6 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
-        is_suspect="suspect" in got.get("deaths", ""),
         reason=reason,
         exception=exception,
         group=Group(reason, cause, kind, record.name) if reason else NO_GROUP,

@@ -232,8 +232,7 @@ class _Working:
         if not tag:
             queues = replace(queues, names=(), lists=(), cold=())
         steps = take_steps_of(self._ledger, queues, worker, os.getpid(), str(self._shift.slot))
-        ended = (done,) if done else ()
-        step = steps.step(tag, done=ended, filed_ms=int(time.time() * 1000))
+        step = steps.step(tag, done=(done,) if done else (), filed_ms=int(time.time() * 1000))
         claim = put_off.claim
         if claim is None:
             # What it may have taken nobody else can run.

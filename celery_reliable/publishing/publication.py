@@ -378,10 +378,11 @@ class Publication:
         """Give the message its stamp: as the first header if `take` is to claim the task, as the
         last if its task may have to wait before it is claimed (`SpecialTasks.may_wait`).
         """
-        others = {name: value for name, value in self.headers.items() if name != HEADER}
-        may_wait = any(others.get(name) for name in MAY_WAIT)
-        self.headers.clear()
-        self.headers.update({**others, HEADER: text} if may_wait else {HEADER: text, **others})
+        self.headers.pop(HEADER, None)
+        others = dict(self.headers)
+        if not any(map(others.get, MAY_WAIT)):
+            self.headers.clear()
+        self.headers.update({HEADER: text, **others})
 
     def _is_withdrawn(self, why: object) -> bool:
         """Take the publication back; False when somebody runs it already, or another call was

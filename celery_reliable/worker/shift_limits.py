@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -80,17 +79,10 @@ _SOON_SECONDS = 0.75
 class ShiftLimits:
     """The limits of one worker.  For the main loop."""
 
-    def __init__(
-        self,
-        w: Any,
-        shifts: RunningShifts,
-        requests: ShiftRequests,
-        lose: Callable[[RunningShift, Any], None],
-    ) -> None:
+    def __init__(self, w: Any, shifts: RunningShifts, requests: ShiftRequests) -> None:
         self._worker = w
         self._shifts = shifts
         self._requests = requests
-        self._lose = lose
 
     def look(self) -> None:
         """Stop what has run for too long, and see to what soon will have."""
@@ -141,4 +133,4 @@ class ShiftLimits:
             is_it = slot.limited == task and slot.first == slot.last == number
             too_late = RuntimeError("its time limit was another task's")
             over = ended_by(TimeLimitExceeded(task.hard)) if is_it else lost_worker(too_late)
-            self._lose(running, over)
+            self._requests.end_lost(running, over)

@@ -55,7 +55,7 @@ class Shifts:
         self.running = RunningShifts()
         #: None where no process takes messages.
         self._hearing: ShiftHearing | None = None
-        self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
+        self._limits = ShiftLimits(w, self.running, self._requests)
         self._not_before = 0.0
         self._pause = 0.0
         #: How many revoked ids the processes have heard of.

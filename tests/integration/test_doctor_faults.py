@@ -178,7 +178,7 @@ def test_an_app_whose_tasks_and_times_do_not_fit(server: RedisServer) -> None:
         "result_expires": 60,
         "worker_pool": "gevent",
     }
-    codes = {"W012", "W013", "W014", "W018", "W021", "W027", "W030", "W031"}
+    codes = {"W012", "W013", "W014", "W018", "W021", "W030", "W031"}
 
     with shop(server.url(), tasks, **conf) as app:
         assert found(app) == codes
@@ -190,7 +190,6 @@ def test_an_app_whose_tasks_and_times_do_not_fit(server: RedisServer) -> None:
         ("E001", {"LEASE_SECOND": 3}, {}),
         ("E002", {}, {"broker_url": "amqp://127.0.0.1:1//"}),
         ("W002", {}, {"broker_url": "memory://"}),
-        ("W027", {}, {"worker_pool": "gevent"}),
         ("E027", {}, {"worker_pool": "eventlet"}),
         ("E011", {}, {"worker_pool_start_method": "spawn"}),
         ("W004", {}, {"include": ["shop.that.is.not.there"]}),

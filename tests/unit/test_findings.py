@@ -105,7 +105,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({}, {"no_witness": "WITNESS_SECONDS is 0."}, {}, ["warning no_witness"]),
         # What beat sends.
         ({}, {}, {"schedule": {"a": SWEEP, "b": ROWS, "c": "shop.bill"}}, []),
-        ({}, {"pool": "gevent"}, {}, ["warning sweep_unscheduled"]),
         ({"has_row": True}, {}, {"schedule": {"a": SWEEP}}, ["warning rows_unscheduled"]),
     ],
 )
