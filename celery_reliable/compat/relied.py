@@ -92,12 +92,11 @@ class Used:
     def fault(self) -> str:
         """Return what is wrong with it: nothing of the kind is there, or does not use it."""
         try:
-            texts = [*filter(None, map(_source_of, _modules_of(self.by)))]
+            text = "\n".join(filter(None, map(_source_of, _modules_of(self.by))))
         except (ImportError, AttributeError):
             return f"there is no {_dotted(self.by)}"
-        word = re.compile(rf"(?<!\w){re.escape(self.name)}\b")
         # Of a release without its source nobody knows more.
-        is_used = not texts or any(map(word.search, texts))
+        is_used = not text or re.search(rf"(?<!\w){re.escape(self.name)}\b", text)
         return "" if is_used else f"there is no use of {self.name} in {_dotted(self.by)}"
 
 
