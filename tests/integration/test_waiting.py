@@ -91,6 +91,8 @@ def test_a_process_that_is_killed_as_it_has_taken_a_message(
     project: Project, proxy: RedisProxy
 ) -> None:
     worker = project.with_settings(broker_url=proxy.url()).start_worker(concurrency=1)
+    # Its look at its start is over: nothing is there, and no reply to that is lost.
+    wait_for(lambda: waits(project, "blmove"), 20, "it waits for messages")
     rule = proxy.drop_reply(script=taking_script(take_text()).sha, times=None)
     result = project.send("work", 0)
     record = wait_for(lambda: record_of(project.redis, result.id).get("pid"), 10, "a claim")
@@ -127,6 +129,7 @@ def test_what_a_main_process_has_taken_without_hearing_of_it_is_charged_with_no_
     settings = {"MAX_LOSSES": 0, "SWEEP_SECONDS": 1}
     far = project.with_settings(broker_url=proxy.url(), reliable=settings)
     far.start_worker(pool="solo")
+    wait_for(lambda: waits(project, "blmove"), 20, "it waits for messages")
     lost = proxy.drop_reply(script=taking_script(take_text()).sha)
     result = project.send("work", 0)
     assert result.get(timeout=30) == "worked"
