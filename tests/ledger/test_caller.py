@@ -76,6 +76,8 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
 
 def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
     messages = [far.publish(f"task {number}") for number in range(3)]
+    # The server knows the script.
+    far.ledger.named.divert_all([(one.task.id, one.epoch) for one in messages])
     far.client.set(far.ledger.keys.record("task 1"), "no record")
 
     with pytest.raises(LedgerRefused):
