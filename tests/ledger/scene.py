@@ -321,10 +321,10 @@ class Scene:
 
     def snapshot(self) -> dict[str, tuple[object, bool]]:
         """Every key of the database with its value and whether it expires; but for the time, which
-        may go on.
+        may go on, and the waker's bell, which falls silent by itself.
         """
-        found = content_of(self.client)
-        return {key: kept for key, kept in found.items() if key != self.ledger.keys.clock}
+        found, keys = content_of(self.client), self.ledger.keys
+        return {key: kept for key, kept in found.items() if key not in (keys.clock, keys.bell)}
 
     def index_faults(self) -> list[str]:
         """Where the indexes say anything but what the records say."""
