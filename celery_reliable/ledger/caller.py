@@ -217,7 +217,7 @@ class Caller:
         return answer
 
     def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
-        """Send steps of one script in one round trip, and return the answer of each.
+        """Send steps of one script in two round trips, and return the answer of each.
 
         Each is a step of its own, so some may have been executed when this raises.  Raises what
         `run` raises.
@@ -226,16 +226,16 @@ class Caller:
             return []
 
         def run() -> list[Any]:
+            # It loads the script: within a pipeline it is too late for that.
+            found = [self._sent(steps[0])]
             pipe = self.client.pipeline(transaction=False)
-            for step in steps:
+            for step in steps[1:]:
                 pipe.evalsha(*step.call)
-            found = pipe.execute(raise_on_error=False)
-            for at, reply in enumerate(found):
-                # The first that the server does not know loads the script for the others.
-                if isinstance(reply, errors.NoScriptError):
-                    found[at] = self._sent(steps[at])
-                elif isinstance(reply, Exception):
-                    raise reply
+            for step, reply in zip(steps[1:], pipe.execute(raise_on_error=False), strict=True):
+                # Somebody may have flushed the scripts meanwhile.
+                found.append(self._sent(step) if isinstance(reply, errors.NoScriptError) else reply)
+                if isinstance(found[-1], Exception):
+                    raise found[-1]
             return found
 
         found, is_repeated = self._repeated(steps[0].code.name, run, None, steps[0])
