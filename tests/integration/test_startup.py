@@ -58,8 +58,8 @@ def narrow(project: Project, *without: str) -> Project:
 @pytest.mark.parametrize(
     ("without", "names"),
     [
-        ("+hscan", ["broker", "HSCAN"]),
-        ("~{reliable:0}:*", ["ledger", "the key {reliable:0}:"]),
+        ("+zrem", ["ledger", "zrem", "ACL SETUSER"]),
+        ("~{reliable:0}:*", ["ledger", "access a key", "ACL SETUSER"]),
     ],
 )
 def test_what_is_missing_is_named_at_the_start(
