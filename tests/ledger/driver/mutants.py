@@ -386,6 +386,19 @@ MUTANTS = {
         n_worlds=80,
         tried_first=86,
     ),
+    "shown_too_early": Mutant(
+        "a request is shown of a task whose process is not known yet, and never learns of it",
+        [("worker/running_shift.py", " or running.pid is None:", ":")],
+        "raised KeyError",
+        ("orders",),
+        {
+            **_IN_SHIFTS, "tasks": ("work",), "outcomes": ("ok", "long"), "n_slots": 1,
+            "ids": tuple("abcdefg"),
+            "chances": {"act": 0.1, "publish": 0.3, "orders": 0.2},
+        },
+        n_worlds=200,
+        tried_first=31,
+    ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
         [("ledger/lua/cancel.lua", "if ARGV.if_running ~= '' then", "if false then")],
